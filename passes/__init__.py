@@ -1,0 +1,1 @@
+"""Compiler passes: each module is one step from annotated program to local program."""
