@@ -55,7 +55,9 @@ class Builder:
         (value,) = self.add(name, operands, hint=hint, span=span, types=(type,) if type else None, **attrs)
         return value
 
-    def constant(self, value: int | float | bool, dtype: DType, shape: tuple[int, ...] = (), span: Span | None = None) -> Value:
+    def constant(
+        self, value: int | float | bool, dtype: DType, shape: tuple[int, ...] = (), span: Span | None = None
+    ) -> Value:
         """Add a tensor filled with one number."""
         return self("constant", value=value, dtype=dtype, shape=shape, span=span)
 

@@ -34,7 +34,9 @@ class Diagnostic:
             lines += [f"  {span.file.name}:{span.line}:{span.column}: {label}", *self._excerpt(span)]
         lines += [f"   {note}" for note in self.notes]
         if self.span is not None:
-            lines += [f"   called from {site.file.name}:{site.line}:{site.column}" for site in list(self.span.stack())[1:]]
+            lines += [
+                f"   called from {site.file.name}:{site.line}:{site.column}" for site in list(self.span.stack())[1:]
+            ]
         if self.suggestion:
             lines.append(f"   try: {self.suggestion}")
         return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Mesh:
         parents: list[AxisRef] = []
         for name, total in zip(self.names, self.sizes, strict=True):
             points = sorted(cuts[name])
-            pieces = list(zip(points, points[1:], strict=False)) or [(1, 1)]
+            pieces = list(pairwise(points)) or [(1, 1)]
             if any(b % a for a, b in pieces) or total % points[-1]:
                 raise ValueError(f"sub-axes of {name} (size {total}) do not nest: factors {points}")
             for a, b in pieces:

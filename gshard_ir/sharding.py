@@ -103,7 +103,7 @@ class Layout:
 
     def with_dim(self, dim: int, axes: tuple[str, ...]) -> Layout:
         """Return a copy with dim ``dim`` split over ``axes``."""
-        return Layout(self.dims[:dim] + (axes,) + self.dims[dim + 1 :], self.pending)
+        return Layout((*self.dims[:dim], axes, *self.dims[dim + 1 :]), self.pending)
 
     def with_pending(self, kind: str, axes: Iterable[str], mesh: Mesh) -> Layout:
         """Return a copy that owes reduction ``kind`` over exactly ``axes`` (in mesh order)."""
