@@ -91,7 +91,7 @@ def _path(problem: Problem, source: Layout, target: Layout) -> tuple[Step, ...]:
 
 def _edges(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
     yield from _reductions(problem, at, goal)
-    yield from _dim_moves(problem, at, goal)
+    yield from _dim_moves(problem, at)
     yield from _permutes(problem, at, goal)
     yield from _slices(problem, at, goal)
 
@@ -116,7 +116,7 @@ def _reductions(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
                         yield _step(problem, "reduce_scatter", {"kind": kind, "axes": ordered, "dim": dim}, at, to)
 
 
-def _dim_moves(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
+def _dim_moves(problem: Problem, at: Layout) -> Iterator[Step]:
     for dim, axes in enumerate(at.dims):
         for keep in range(len(axes)):
             rest, moved = axes[:keep], axes[keep:]
@@ -196,8 +196,10 @@ def tree(problem: Problem, home: Layout, wanted: frozenset[Layout]) -> Tree:
     price = 0.0
     missing = sorted(wanted - {home}, key=repr)
     while missing:
-        routes = [(_cost(problem, path(problem, a, b)), i, j) for i, a in enumerate(have) for j, b in enumerate(missing)]
-        cost, i, j = min(routes)
+        routes = [
+            (_cost(problem, path(problem, a, b)), i, j) for i, a in enumerate(have) for j, b in enumerate(missing)
+        ]
+        _, i, j = min(routes)
         for step in path(problem, have[i], missing[j]):
             if step.target not in have:
                 steps.append(step)

@@ -15,8 +15,8 @@ import numpy as np
 
 from gshard_ir.ir import Attrs, Module, Op
 from gshard_ir.mesh import Mesh
-from gshard_ir.sharding import Layout, chunk
-from gshard_ir.types import ShardedType, TensorType
+from gshard_ir.sharding import Layout
+from gshard_ir.types import TensorType
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute")
 
@@ -108,6 +108,3 @@ def of_module(module: Module) -> list[tuple[Op, Transfer]]:
     """Every collective of the entry function with its traffic, in program order."""
     found = [(op, of_op(op, module.mesh)) for op in module.main.body.walk()]
     return [(op, t) for op, t in found if t is not None]
-
-
-__all__ = ["COLLECTIVES", "ShardedType", "Transfer", "chunk", "moved_axes", "of_module", "of_op", "sending_share", "transfer"]
