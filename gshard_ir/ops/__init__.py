@@ -1,0 +1,27 @@
+"""One record per op: import fills the registry."""
+
+from gshard_ir.ops import (
+    annotation,
+    collective,
+    contraction,
+    control,
+    elementwise,
+    indexing,
+    random,
+    reduction,
+    scan,
+    shape,
+)
+
+__all__ = [
+    "annotation",
+    "collective",
+    "contraction",
+    "control",
+    "elementwise",
+    "indexing",
+    "random",
+    "reduction",
+    "scan",
+    "shape",
+]
