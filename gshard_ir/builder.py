@@ -52,7 +52,7 @@ class Builder:
         type: TensorType | None = None,
         **attrs: Attr,
     ) -> Value:
-        (value,) = self.add(name, operands, hint=hint, span=span, types=(type,) if type else None, **attrs)
+        (value,) = self.add(name, operands, hint=hint, span=span, types=(type,) if type else None, regions=(), **attrs)
         return value
 
     def constant(

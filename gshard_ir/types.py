@@ -40,7 +40,8 @@ class DType:
         if self.name == "bf16":
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            bf16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bf16
         return np.dtype(_NUMPY[self.name])
 
 
