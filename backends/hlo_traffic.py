@@ -1,0 +1,174 @@
+"""Bytes that collectives send, read from XLA's compiled program text.
+
+The independent check of :mod:`gshard_ir.passes.traffic`: same ring accounting, another source. Per device,
+n = group size: all-gather (n-1)/n of its output, all-reduce 2(n-1)/n, reduce-scatter (n-1)/n of its input,
+all-to-all (n-1)/n, collective-permute the buffer times the share of devices that send.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
+
+_BITS = {"pred": 8, "bf16": 16, "f8e5m2": 8, "f8e4m3": 8, "f8e4m3fn": 8, "c64": 64, "c128": 128}
+_TYPE = re.compile(r"\b(pred|bf16|f8e\w+|[sufc]\d+)\[([\d,]*)\]")
+_COMPUTATION = re.compile(r"^(ENTRY\s+)?%?([\w.\-]+)\s+\(.*\)\s+->\s+.*\{\s*$")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT\s+)?%?([\w.\-]+)\s+=\s+(.*)$")
+_CALLED = re.compile(r"\b(?:body|condition|calls|to_apply|true_computation|false_computation)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``sent`` bytes per device in all and by kind of collective; ``counts`` of collectives as they run."""
+
+    sent: float
+    by_kind: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    name: str
+    result: str
+    opcode: str
+    operands: tuple[str, ...]
+    rest: str
+
+
+def measure(text: str) -> Measured:
+    """Read ``compiled.as_text()``. A loop body counts as often as its known trip count (once when unknown)."""
+    program = _Program.parse(text)
+    sent, counts = program.walk(program.entry)
+    return Measured(
+        sum(sent.values()), {k: sent[k] for k in KINDS if counts[k]}, {k: counts[k] for k in KINDS if counts[k]}
+    )
+
+
+@dataclass
+class _Program:
+    entry: str
+    devices: int
+    computations: dict[str, list[_Instruction]]
+    known: dict[str, tuple[Counter[str], Counter[str]]] = field(default_factory=dict)
+
+    @staticmethod
+    def parse(text: str) -> _Program:
+        found = re.search(r"\bnum_partitions=(\d+)", text)
+        replicas = re.search(r"\breplica_count=(\d+)", text)
+        devices = int(found.group(1)) if found else int(replicas.group(1)) if replicas else 1
+        computations: dict[str, list[_Instruction]] = {}
+        entry, current = "", None
+        for line in re.sub(r"/\*.*?\*/", "", text).splitlines():
+            head = _COMPUTATION.match(line)
+            if head:
+                current = computations.setdefault(head.group(2), [])
+                entry = head.group(2) if head.group(1) else entry
+            elif line.startswith("}"):
+                current = None
+            elif current is not None and (body := _instruction(line)):
+                current.append(body)
+        if not entry:
+            raise ValueError("no ENTRY computation: this is not the text of a compiled program")
+        return _Program(entry, devices, computations)
+
+    def walk(self, name: str) -> tuple[Counter[str], Counter[str]]:
+        """Bytes and counts by kind of one run of a computation."""
+        if name in self.known:
+            return self.known[name]
+        sent: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
+        self.known[name] = (sent, counts)
+        shapes = {i.name: i.result for i in self.computations[name]}
+        for one in self.computations[name]:
+            kind = one.opcode.removesuffix("-start")
+            if kind in KINDS:
+                sent[kind] += self._bytes(kind, one, shapes)  # type: ignore[assignment]
+                counts[kind] += 1
+                continue
+            times = _trips(one)
+            for callee in _callees(one):
+                if callee in self.computations:
+                    inner_sent, inner_counts = self.walk(callee)
+                    for key in inner_counts:
+                        sent[key] += inner_sent[key] * times
+                        counts[key] += inner_counts[key] * times
+        return sent, counts
+
+    def _bytes(self, kind: str, one: _Instruction, shapes: Mapping[str, str]) -> float:
+        operand = sum(_size(shapes.get(o, "")) for o in one.operands)
+        if kind == "collective-permute":
+            return operand * self._sending(one.rest)
+        n = _group_size(one.rest, self.devices)
+        if kind == "all-gather":
+            return operand * (n - 1)
+        return operand * (n - 1) / n * (2 if kind == "all-reduce" else 1)
+
+    def _sending(self, rest: str) -> float:
+        pairs = re.search(r"source_target_pairs=\{(.*?)\}\}", rest)
+        found = re.findall(r"(\d+),(\d+)", pairs.group(1)) if pairs else []
+        return sum(a != b for a, b in found) / self.devices
+
+
+def _instruction(line: str) -> _Instruction | None:
+    found = _INSTRUCTION.match(line)
+    if not found:
+        return None
+    name, text = found.groups()
+    end = _closing(text, 0) + 1 if text.startswith("(") else text.index(" ") if " " in text else len(text)
+    result, tail = text[:end], text[end:].lstrip()
+    opening = tail.find("(")
+    if opening < 0:
+        return None
+    closing = _closing(tail, opening)
+    operands = tuple(re.findall(r"%?([\w.\-]+)(?=,|$)", _without_types(tail[opening + 1 : closing])))
+    return _Instruction(name, result, tail[:opening], operands, tail[closing + 1 :])
+
+
+def _without_types(text: str) -> str:
+    """Operand names alone: drop types, layouts and spaces, whatever the printer put beside the names."""
+    return re.sub(r"\s+", "", re.sub(r"\{[^}]*\}|\[[^\]]*\]|\b(?:pred|bf16|f8e\w+|[sufc]\d+)(?=\[)", "", text))
+
+
+def _closing(text: str, opening: int) -> int:
+    depth = 0
+    for at in range(opening, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return at
+    return len(text) - 1
+
+
+def _size(type_text: str) -> int:
+    """Bytes of a type, the sum over a tuple's elements."""
+    total = 0
+    for dtype, dims in _TYPE.findall(type_text):
+        bits = _BITS.get(dtype) or int(dtype[1:])
+        count = 1
+        for n in dims.split(","):
+            count *= int(n) if n else 1
+        total += count * bits // 8
+    return total
+
+
+def _group_size(rest: str, devices: int) -> int:
+    iota = re.search(r"replica_groups=\[(\d+),(\d+)\]", rest)
+    if iota:
+        return int(iota.group(2))
+    listed = re.search(r"replica_groups=\{\{([\d,]*)\}", rest)
+    return len(listed.group(1).split(",")) if listed else devices
+
+
+def _trips(one: _Instruction) -> int:
+    found = re.search(r'"known_trip_count":\{"n":"(\d+)"', one.rest)
+    return int(found.group(1)) if one.opcode == "while" and found else 1
+
+
+def _callees(one: _Instruction) -> list[str]:
+    branches = _BRANCHES.search(one.rest)
+    listed = re.findall(r"[\w.\-]+", branches.group(1)) if branches else []
+    return [*_CALLED.findall(one.rest), *listed]

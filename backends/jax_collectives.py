@@ -1,0 +1,171 @@
+"""How jax.lax says the ops that only a local program has: collectives, and what depends on the device.
+
+Same contract as :mod:`gshard_ir.backends.jax_ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from gshard_ir.backends.jax_ops import Context, Renderer, code_of, full, ints
+from gshard_ir.backends.py_code import Code, axes_text, literal, tuple_text
+from gshard_ir.ir import Op
+from gshard_ir.mesh import Mesh
+from gshard_ir.passes.traffic import COLLECTIVES, moved_axes, of_op
+from gshard_ir.sharding import Layout
+
+_COMBINE = {"sum": "jnp.sum", "max": "jnp.max", "min": "jnp.min", "prod": "jnp.prod"}
+
+
+def native_reduction(op: Op) -> bool:
+    """Can XLA's own reduction be used? Its float max and min may lose NaN, and jax has no product."""
+    kind, dtype = op.attrs["kind"], op.operands[0].dtype
+    return kind == "sum" or (kind in ("max", "min") and not dtype.is_float)
+
+
+def sent_bytes(op: Op, mesh: Mesh) -> float:
+    """Bytes each device sends in the emitted form of a collective.
+
+    Equals :func:`gshard_ir.passes.traffic.of_op` except for an all-reduce that is built from an exchange and a
+    gather, where the buffer is padded to whole pieces (or gathered, when that is no more).
+    """
+    found = of_op(op, mesh)
+    if found is None:
+        return 0.0
+    if op.name != "all_reduce" or native_reduction(op):
+        return found.sent
+    n, type_ = mesh.size(found.axes), op.operands[0].type
+    piece = -(-type_.size // n)
+    gathered = type_.size <= 2 * piece
+    return float((n - 1) * (type_.size if gathered else 2 * piece) * type_.dtype.itemsize)
+
+
+def _all_reduce(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+    x, axes, kind = full(operands[0], op.operands[0].type), axes_text(context.axes(op.attrs["axes"])), op.attrs["kind"]
+    if native_reduction(op):
+        name = {"sum": "lax.psum", "max": "lax.pmax", "min": "lax.pmin"}[str(kind)]
+        return code_of(f"{name}({x.text}, {axes})", op.result.type)
+    combine = _COMBINE[str(kind)]
+    return code_of(_same_dtype(context.call("all_combine", x.text, axes, combine), op), op.result.type)
+
+
+def _same_dtype(text: str, op: Op) -> str:
+    """jnp.prod widens small integers."""
+    dtype = op.result.dtype
+    return f"{text}.astype(jnp.{dtype})" if op.attrs["kind"] == "prod" and dtype.is_integer else text
+
+
+def _reduce_scatter(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+    axes, dim = axes_text(context.axes(op.attrs["axes"])), cast("int", op.attrs["dim"])
+    x = _padded(context, op, operands[0], dim)
+    if op.attrs["kind"] == "sum":
+        return code_of(f"lax.psum_scatter({x}, {axes}, scatter_dimension={dim}, tiled=True)", op.result.type)
+    call = context.call("scatter_combine", x, axes, str(dim), _COMBINE[str(op.attrs["kind"])])
+    return code_of(_same_dtype(call, op), op.result.type)
+
+
+def _padded(context: Context, op: Op, code: Code, dim: int) -> str:
+    """The operand with zero rows added until ``dim`` divides into whole blocks."""
+    type_ = op.operands[0].type
+    group = context.mesh.size(cast("tuple[str, ...]", op.attrs["axes"]))
+    missing = op.result.shape[dim] * group - type_.shape[dim]
+    x = full(code, type_)
+    if not missing:
+        return x.text
+    widths = tuple_text(tuple_text((0, missing if d == dim else 0)) for d in range(type_.rank))
+    return f"jnp.pad({x.text}, {widths})"
+
+
+def _trimmed(text: str, op: Op, dim: int, rows: int) -> Code:
+    """Drop rows of ``dim`` past those of the result type."""
+    wanted = op.result.shape[dim]
+    if rows > wanted:
+        text += "[" + ":, " * dim + f":{wanted}]"
+    return code_of(text, op.result.type)
+
+
+def _all_gather(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+    axes, dim, type_ = context.axes(op.attrs["axes"]), cast("int", op.attrs["dim"]), op.operands[0].type
+    group = context.mesh.size(cast("tuple[str, ...]", op.attrs["axes"]))
+    x = full(operands[0], type_)
+    text = f"lax.all_gather({x.text}, {axes_text(axes)}, axis={dim}, tiled=True)"
+    return _trimmed(text, op, dim, type_.shape[dim] * group)
+
+
+def _all_to_all(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+    axes = context.axes(op.attrs["axes"])
+    group = context.mesh.size(cast("tuple[str, ...]", op.attrs["axes"]))
+    split, concat = cast("int", op.attrs["split_dim"]), cast("int", op.attrs["concat_dim"])
+    x = _padded(context, op, operands[0], split)
+    text = f"lax.all_to_all({x}, {axes_text(axes)}, split_axis={split}, concat_axis={concat}, tiled=True)"
+    return _trimmed(text, op, concat, op.operands[0].shape[concat] * group)
+
+
+def _permute(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+    source, target = cast("Layout", op.attrs["source"]), cast("Layout", op.attrs["target"])
+    mesh = context.mesh
+    axes = mesh.order(moved_axes(source, target))
+    sizes = tuple_text(mesh.size(a) for a in axes)
+    before, after = (tuple_text(_places(layout, source, target, axes)) for layout in (source, target))
+    moves = context.call("block_moves", sizes, before, after)
+    x = full(operands[0], op.operands[0].type)
+    return code_of(f"lax.ppermute({x.text}, {axes_text(context.axes(axes))}, {moves})", op.result.type)
+
+
+def _places(layout: Layout, source: Layout, target: Layout, axes: Sequence[str]) -> list[int]:
+    """Axes of the dims that change, major to minor and dim after dim, as positions in ``axes``."""
+    found: list[int] = []
+    for own, a, b in zip(layout.dims, source.dims, target.dims, strict=True):
+        if a != b:
+            found += [axes.index(name) for name in own]
+    return found
+
+
+def _axis_index(context: Context, op: Op, _operands: Sequence[Code]) -> Code:
+    return code_of(f"lax.axis_index({axes_text(context.axes(op.attrs['axes']))})", op.result.type)
+
+
+def _shard_slice(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+    dim = cast("int", op.attrs["dim"])
+    x = full(operands[0], op.operands[0].type)
+    args = (x.text, axes_text(context.axes(op.attrs["axes"])), str(dim), str(op.result.shape[dim]))
+    return code_of(context.call("own_block", *args), op.result.type)
+
+
+def _mask_padding(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+    x = full(operands[0], op.operands[0].type)
+    value = literal(cast("int | float | bool", op.attrs["value"]), op.result.dtype)
+    axes = axes_text(context.axes(op.attrs["axes"]))
+    args = (x.text, axes, str(op.attrs["dim"]), str(op.attrs["size"]), value.text)
+    return code_of(context.call("mask_padding", *args), op.result.type)
+
+
+def _mask_leader(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+    x = full(operands[0], op.operands[0].type)
+    zero = literal(0, op.result.dtype)
+    leads = f"lax.axis_index({axes_text(context.axes(op.attrs['axes']))}) == 0"
+    return code_of(f"jnp.where({leads}, {x.text}, {zero.text})", op.result.type)
+
+
+def _uniform_shard(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+    key, *starts = operands
+    whole, shape = tuple_text(ints(op.attrs["whole"])), tuple_text(op.result.shape)
+    offsets = tuple_text(s.text for s in starts)
+    return code_of(context.call("uniform", key.text, whole, shape, offsets), op.result.type)
+
+
+LOCAL_TABLE: dict[str, Renderer] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+    "permute": _permute,
+    "axis_index": _axis_index,
+    "shard_slice": _shard_slice,
+    "mask_padding": _mask_padding,
+    "mask_leader": _mask_leader,
+    "uniform_shard": _uniform_shard,
+}
+
+__all__ = ["COLLECTIVES", "LOCAL_TABLE", "native_reduction", "sent_bytes"]
