@@ -65,7 +65,7 @@ def moved_axes(source: Layout, target: Layout) -> tuple[str, ...]:
     found: list[str] = []
     for a, b in zip(source.dims, target.dims, strict=True):
         if a != b:
-            found += [x for x in (*a, *b) if x not in found]
+            found += [x for x in dict.fromkeys((*a, *b)) if x not in found]
     return tuple(found)
 
 
