@@ -228,8 +228,9 @@ Expr: TypeAlias = (
 class DimExpr(Node):
     """One dim of a type: ``64``, ``N``, ``2 * S // E@data?``.
 
-    ``size`` is integer arithmetic (`Name`, `Number`, `Unary`, `Binary`), or None for ``...``. ``axes``, ``open``, ``round`` are the fields of
-    `sharding.DimSharding`: ``64`` is ``(), True, 0``; ``64@_`` is ``(), False, 0``; ``64@data`` is ``(data,), False, 0``.
+    ``size`` is integer arithmetic (`Name`, `Number`, `Unary`, `Binary`), or None for ``...``. ``axes``,
+    ``open`` and ``round`` are the fields of `sharding.DimSharding`: ``64`` is ``(), True, 0``; ``64@_``
+    is ``(), False, 0``; ``64@data`` is ``(data,), False, 0``.
     """
 
     size: Expr | None
@@ -258,7 +259,7 @@ class TensorTypeExpr(Node):
 
 @dataclass(frozen=True)
 class NamedType(Node):
-    """A name that is no tensor type: a struct, or an unadorned word such as ``int``. ``Layer[n]`` has one entry in ``stack``."""
+    """A name that is no tensor type: a struct, or a word such as ``int``. ``Layer[n]`` has one entry in ``stack``."""
 
     name: str
     stack: tuple[DimExpr, ...] = ()
@@ -284,7 +285,10 @@ TypeExpr: TypeAlias = TensorTypeExpr | NamedType | KeyType | TupleType
 
 @dataclass(frozen=True)
 class Assign(Node):
-    """``target = value``. ``target`` is a `Name` (``_`` discards) or a `Tuple` of targets; ``x += y`` arrives as ``x = x + y``."""
+    """``target = value``; ``x += y`` arrives as ``x = x + y``.
+
+    ``target`` is a `Name` (``_`` discards) or a `Tuple` of targets.
+    """
 
     target: Name | Tuple
     value: Expr
@@ -411,7 +415,10 @@ class Decorator(Node):
 
 @dataclass(frozen=True)
 class Def(Node):
-    """``def name[sizes](params) -> result: body``. ``result`` is None when no ``->`` was written. ``name_span`` covers the name."""
+    """``def name[sizes](params) -> result: body``; ``result`` is None when no ``->`` was written.
+
+    ``span`` runs from the first decorator to the end of the body; ``name_span`` covers the name.
+    """
 
     name: str
     sizes: tuple[Name, ...]

@@ -1,0 +1,47 @@
+"""The public face of the parser: a `SourceFile` in, a `Program` out, or every syntax error at once."""
+
+from __future__ import annotations
+
+from gshard_ir.errors import Diagnostic, GShardError, fail
+from gshard_ir.frontend import ast
+from gshard_ir.source import SourceFile, Span
+
+MAX_NESTING = 200
+
+
+def decode(name: str, data: bytes) -> SourceFile:
+    """Make a source of the bytes of a file; raise `GShardError` when they are no UTF-8 text."""
+    try:
+        return SourceFile(name, data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        note = f"byte {data[error.start]:#04x} at offset {error.start:,}: {error.reason}"
+        raise fail(f"{name} is not UTF-8 text", None, note, suggestion="save it as UTF-8") from None
+
+
+def parse(source: SourceFile) -> ast.Program:
+    """Parse a whole file.
+
+    Each top-level block is parsed on its own, so the `GShardError` holds one diagnostic per broken
+    block, at most 100. Spans belong to ``source`` (without its byte order mark, if it has one).
+    """
+    from gshard_ir.frontend import blocks, build, syntax_errors, tables  # lark is heavy, and few commands need it
+
+    if source.text.startswith("\ufeff"):
+        source = SourceFile(source.name, source.text[1:])
+    blocks.check_text(source)
+    lark = tables.load()
+    items: list[ast.Item] = []
+    errors: list[Diagnostic] = []
+    for block in blocks.blocks(source):
+        if len(errors) == blocks.MAX_ERRORS:
+            errors.append(Diagnostic(f"{source.name}: the rest of the file is not read after {len(errors)} errors"))
+            break
+        try:
+            tree = syntax_errors.parse_block(lark, source, block)
+            items += build.build(source, tree)
+        except GShardError as error:
+            errors += error.diagnostics
+    if errors:
+        raise GShardError(errors)
+    lines = source.text.split("\n")
+    return ast.Program(tuple(items), span=Span(source, 1, 1, len(lines), len(lines[-1]) + 1))
