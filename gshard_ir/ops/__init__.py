@@ -9,6 +9,7 @@ from gshard_ir.ops import (
     indexing,
     random,
     reduction,
+    resize,
     scan,
     shape,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "indexing",
     "random",
     "reduction",
+    "resize",
     "scan",
     "shape",
 ]

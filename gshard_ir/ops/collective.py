@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 from gshard_ir.errors import InternalError
 from gshard_ir.ir import Attrs
 from gshard_ir.opdef import OpDef, OpError, Types, define
-from gshard_ir.ops.common import get_int, get_names, numeric, plain, require, require_axis
-from gshard_ir.ops.shape import check_value
+from gshard_ir.ops.common import check_value, get_int, get_names, numeric, plain, require, require_axis
 from gshard_ir.sharding import REDUCTIONS, Layout
 from gshard_ir.types import BOOL, I32, KEY, TensorType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from gshard_ir.factors import Dims, Factor, Rule
 from gshard_ir.ir import Attrs
 from gshard_ir.opdef import Array, OpError, Types
 from gshard_ir.types import BOOL, KEY, DType, TensorType
-
-P = ParamSpec("P")
-
 
 # ---- attributes
 
@@ -87,7 +84,7 @@ def require(
     """Refuse operands whose element type is not accepted; ``instead`` is the type to cast to."""
     for i in range(len(types)) if only is None else only:
         if not accepts(types[i].dtype):
-            edit = None if KEY in (types[i].dtype,) else f"cast operand {i + 1} to {instead}"
+            edit = None if types[i].dtype == KEY else f"cast operand {i + 1} to {instead}"
             raise OpError(
                 f"{name} takes {what} operands, operand {i + 1} is {plain(types[i])}", suggestion=edit, operand=i
             )
@@ -151,9 +148,33 @@ def bits(dtype: DType) -> bool:
     return dtype.is_integer or dtype == BOOL
 
 
+def no_keys(name: str, types: Types) -> None:
+    """Refuse random keys, which cannot be moved element by element."""
+    require(name, types, not_key, "number or bool", "u32")
+
+
 def not_key(dtype: DType) -> bool:
     """Accept everything but random keys."""
     return dtype != KEY
+
+
+def check_value(name: str, value: object, dtype: DType) -> int | float | bool:
+    """Return a Python number that an element of ``dtype`` can hold; raise :class:`OpError` for any other."""
+    if dtype == BOOL:
+        if isinstance(value, int) and value in (0, 1):
+            return bool(value)
+        raise OpError(f"{name} of bool takes true or false, found {value!r}", suggestion="true")
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise OpError(f"{name} of {dtype} takes a number, found {value!r}", suggestion="0")
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy())
+        if not isinstance(value, int):
+            edit = f"{int(value)}" if math.isfinite(value) else "0"
+            raise OpError(f"{name} of {dtype} takes an integer, found {value!r}", suggestion=edit)
+        if not info.min <= value <= info.max:
+            edit = f"{min(max(value, int(info.min)), int(info.max))}"
+            raise OpError(f"{value} does not fit {dtype}: {info.min} to {info.max}", suggestion=edit)
+    return value
 
 
 # ---- rules
@@ -205,26 +226,26 @@ def result_shape(attrs: Attrs, operands: Types, results: Types) -> Attrs:
 # ---- numpy
 
 
-def silent(function: Callable[P, Any]) -> Callable[P, Array]:
+def silent(function: Callable[..., Any]) -> Callable[..., Array]:
     """Wrap a numpy meaning: no warnings, and always an array (numpy turns 0-d arrays into scalars)."""
 
     @functools.wraps(function)
-    def quiet(*args: P.args, **kwargs: P.kwargs) -> Array:
+    def quiet(*arrays: Array, **attrs: Any) -> Array:
         with np.errstate(all="ignore"):
-            return np.asarray(function(*args, **kwargs))
+            return np.asarray(function(*arrays, **attrs))
 
     return quiet
 
 
-def in_f32(function: Callable[Concatenate[Array, P], Any]) -> Callable[Concatenate[Array, P], Array]:
+def in_f32(function: Callable[..., Any]) -> Callable[..., Array]:
     """Compute 16-bit floats in f32 and round once at the end."""
 
     @functools.wraps(function)
-    def wide(x: Array, *args: P.args, **kwargs: P.kwargs) -> Array:
-        if x.dtype.itemsize != 2:
-            return np.asarray(function(x, *args, **kwargs))
-        others: Any = [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in args]
-        return np.asarray(function(x.astype(np.float32), *others, **kwargs)).astype(x.dtype)
+    def wide(*arrays: Array, **attrs: Any) -> Array:
+        dtype = arrays[0].dtype
+        if dtype.itemsize == 2:
+            arrays = tuple(a.astype(np.float32) for a in arrays)
+        return np.asarray(function(*arrays, **attrs)).astype(dtype, copy=False)
 
     return wide
 

@@ -110,7 +110,7 @@ def _matmul(x: Array, y: Array, a: str, b: str, result: str) -> Array:
         moved = z.transpose([word.index(c) for group in groups for c in group])
         return moved.reshape([size[c] for c in groups[0]] + [math.prod(size[c] for c in g) for g in groups[1:]])
 
-    product = np.matmul(arrange(x, a, batch, rows, inner), arrange(y, b, batch, inner, columns))
+    product: Array = np.matmul(arrange(x, a, batch, rows, inner), arrange(y, b, batch, inner, columns))
     order = [*batch, *rows, *columns]
     return product.reshape([size[c] for c in order]).transpose([order.index(c) for c in result])
 
@@ -122,7 +122,7 @@ def _einsum(*arrays: Array, spec: str) -> Any:
     if dtype.itemsize == 2:
         arrays = tuple(x.astype(np.float32) for x in arrays)
     if len(arrays) == 2:
-        product = _matmul(*arrays, *letters, result)
+        product = _matmul(arrays[0], arrays[1], letters[0], letters[1], result)
     else:
         product = np.einsum(f"{','.join(letters)}->{result}", *arrays, optimize=len(arrays) > 2, dtype=arrays[0].dtype)
     return product.astype(dtype, copy=False)

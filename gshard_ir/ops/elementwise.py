@@ -85,7 +85,7 @@ def _logistic(x: Array) -> Any:
 _define("neg", ("x",), NUMERIC, np.negative, "Negation; integers wrap.", linear=((0,),))
 _define("abs", ("x",), NUMERIC, np.abs, "Absolute value; the lowest signed integer stays itself.")
 _define("sign", ("x",), NUMERIC, _sign, "-1, 0 or 1; NaN and signed zeros stay.")
-for _name, _function, _doc in (
+_CURVES: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("exp", np.exp, "e to the x."),
     ("expm1", np.expm1, "exp(x) - 1, precise near 0."),
     ("log", np.log, "Natural logarithm; -inf at 0, NaN below."),
@@ -99,7 +99,8 @@ for _name, _function, _doc in (
     ("floor", np.floor, "Largest whole number not above x."),
     ("ceil", np.ceil, "Smallest whole number not below x."),
     ("round", np.rint, "Nearest whole number, ties to even."),
-):
+)
+for _name, _function, _doc in _CURVES:
     _define(_name, ("x",), FLOAT, in_f32(_function), _doc)
 _define("not", ("x",), BITS, np.invert, "Logical not of bool, bitwise not of integers.")
 _define("is_finite", ("x",), FLOAT, np.isfinite, "Neither infinite nor NaN.", to_bool=True)
@@ -173,14 +174,15 @@ _define("mod", ("x", "y"), NUMERIC, _mod, "Remainder of the floored quotient: si
 _define("and", ("x", "y"), BITS, np.bitwise_and, "Logical and of bool, bitwise and of integers.")
 _define("or", ("x", "y"), BITS, np.bitwise_or, "Logical or of bool, bitwise or of integers.")
 _define("xor", ("x", "y"), BITS, np.bitwise_xor, "Exclusive or of bool, bitwise of integers.")
-for _name, _function, _doc in (
+_COMPARISONS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("eq", np.equal, "x = y; NaN equals nothing."),
     ("ne", np.not_equal, "x differs from y."),
     ("lt", np.less, "x < y."),
     ("le", np.less_equal, "x <= y."),
     ("gt", np.greater, "x > y."),
     ("ge", np.greater_equal, "x >= y."),
-):
+)
+for _name, _function, _doc in _COMPARISONS:
     _define(_name, ("x", "y"), ANY, _function, _doc, to_bool=True)
 
 

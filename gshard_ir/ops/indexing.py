@@ -10,7 +10,7 @@ from gshard_ir.factors import Rule
 from gshard_ir.ir import Attrs
 from gshard_ir.opdef import Array, OpDef, OpError, Types, define
 from gshard_ir.ops.common import Draft, get_int, highest, lowest, not_key, plain, require, require_axis, silent
-from gshard_ir.types import TensorType
+from gshard_ir.types import BOOL, TensorType
 
 
 def _infer(types: Types, attrs: Attrs) -> Types:
@@ -25,7 +25,11 @@ def _infer(types: Types, attrs: Attrs) -> Types:
 
 def _rule(types: Types, attrs: Attrs) -> Rule:
     draft, axis = Draft(), get_int(attrs, "axis")
-    x = tuple(draft.new(f"d{d}", n, "lookup" if d == axis else "pass") for d, n in enumerate(types[0].shape))
+    combine = "max" if types[0].dtype == BOOL else "sum"
+    x = tuple(
+        draft.new(f"d{d}", n, "lookup", combine) if d == axis else draft.new(f"d{d}", n)
+        for d, n in enumerate(types[0].shape)
+    )
     indices = draft.dims(types[1].shape, "i")
     # What stands in for a row that does not exist is NaN for floats, which sums keep; an integer stand-in would add up.
     linear = ((0,),) if types[0].dtype.is_float else ()

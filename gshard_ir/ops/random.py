@@ -12,6 +12,7 @@ from gshard_ir.ir import Attrs
 from gshard_ir.opdef import Array, OpDef, OpError, Types, define
 from gshard_ir.ops.common import (
     Draft,
+    check_value,
     get_dtype,
     get_int,
     get_shape,
@@ -22,7 +23,6 @@ from gshard_ir.ops.common import (
     show,
     silent,
 )
-from gshard_ir.ops.shape import check_value
 from gshard_ir.types import F32, I32, KEY, U32, DType, TensorType
 
 # ---- constant and iota

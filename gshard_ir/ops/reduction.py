@@ -55,7 +55,7 @@ def _define(name: str, combine: str, meaning: Callable[..., Any], doc: str, *, l
         return _rule(types[0], get_ints(attrs, "axes"), "reduce", combine, name == "reduce_sum")
 
     dtypes = ("bool",) if logical else ("f32", "i32")
-    examples = [((f"{d}[4,6]",), {"axes": (1,)}) for d in dtypes]
+    examples: list[tuple[tuple[str, ...], dict[str, Any]]] = [((f"{d}[4,6]",), {"axes": (1,)}) for d in dtypes]
     examples += [((f"{d}[3,2,5]",), {"axes": (0, 2)}) for d in dtypes]
     define(
         OpDef(
