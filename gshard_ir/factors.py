@@ -25,7 +25,7 @@ class Factor:
     ``mark`` says how a split of it is computed: ``pass`` on the shard alone; ``reduce`` on the shard
     with a reduction ``combine`` owed; ``scan`` locally plus an exclusive prefix of the totals;
     ``select`` locally, then among the candidates of all shards; ``lookup`` on the owner of each
-    index, with a sum owed; ``gather`` not at all: the dim is gathered first.
+    index, with a reduction ``combine`` owed; ``gather`` not at all: the dim is gathered first.
     """
 
     name: str

@@ -6,14 +6,18 @@ know nothing of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from gshard_ir.builder import Builder
 from gshard_ir.factors import Rule
 from gshard_ir.ir import Op, Value
 from gshard_ir.mesh import Mesh
+from gshard_ir.ops.common import highest, lowest
+from gshard_ir.ops.indexing import missing
 from gshard_ir.passes.plan import Strategy, result_layout
 from gshard_ir.sharding import Layout, chunk, sharded
 from gshard_ir.types import BOOL, I32, I64, U8, DType, ShardedType, TensorType
@@ -58,28 +62,19 @@ class Site:
         return self.emit("mul", at, self.fill(rows, at.type))
 
 
-def lowest(dtype: DType) -> int | float | bool:
-    """Identity of max."""
-    if dtype.is_float:
-        return -math.inf
-    return False if dtype == BOOL else 0 if dtype.kind == "u" else -(2 ** (8 * dtype.itemsize - 1))
-
-
-def highest(dtype: DType) -> int | float | bool:
-    """Identity of min."""
-    if dtype.is_float:
-        return math.inf
-    bits = 8 * dtype.itemsize - (dtype.kind == "i")
-    return True if dtype == BOOL else 2**bits - 1
-
-
 def identity(mark: str, combine: str, op: Op, dtype: DType) -> int | float | bool:
     """What padding must hold so that it does not show in the result of a split factor."""
-    if mark == "select":
-        return lowest(dtype) if op.name == "argmax" else highest(dtype)
-    if mark == "reduce" and combine != "sum":
-        return {"max": lowest(dtype), "min": highest(dtype), "prod": 1}[combine]
-    return False if dtype == BOOL else 0
+    kind = {"argmax": "max", "argmin": "min"}[op.name] if mark == "select" else combine or "sum"
+    if kind in ("max", "min"):
+        return plain((lowest if kind == "max" else highest)(dtype.numpy()))
+    return 1 if kind == "prod" else False if dtype == BOOL else 0
+
+
+def plain(number: Any) -> int | float | bool:
+    """A numpy or Python number as a Python one, fit for an attribute."""
+    found = number.item() if isinstance(number, np.generic) else number
+    assert isinstance(found, int | float | bool)
+    return found
 
 
 def mask_padding(site: Site) -> Site:
@@ -184,10 +179,8 @@ def take(site: Site) -> Value:
     first = site.emit("axis_index", axes=axes)
     leader = site.spread(site.emit("eq", first, site.fill(0, first.type)), index.shape)
     outside = wide(site.emit("and", leader, site.emit("not", valid)))
-    missing = (
-        math.nan if found.dtype.is_float else highest(found.dtype) if found.dtype.kind == "u" else lowest(found.dtype)
-    )
-    return site.emit("select", outside, site.fill(missing, found.type), kept, type=site.result_type())
+    stand_in = site.fill(plain(missing(found.dtype.numpy())), found.type)
+    return site.emit("select", outside, stand_in, kept, type=site.result_type())
 
 
 def iota(site: Site) -> Value:
