@@ -25,7 +25,7 @@ from functools import lru_cache
 from gshard_ir.ir import Attrs
 from gshard_ir.mesh import Mesh
 from gshard_ir.passes.traffic import Transfer, transfer
-from gshard_ir.sharding import Layout, chunk, sharded
+from gshard_ir.sharding import Layout, nests, sharded
 from gshard_ir.types import TensorType
 
 
@@ -50,11 +50,6 @@ class Problem:
     type: TensorType
     mesh: Mesh
     launch_bytes: float = 0.0
-
-
-def nests(n: int, outer: int, inner: int) -> bool:
-    """Do chunks of n over outer*inner devices tile the chunks of n over outer devices?"""
-    return outer == 1 or chunk(n, outer) == inner * chunk(n, outer * inner)
 
 
 def path(problem: Problem, source: Layout, target: Layout) -> tuple[Step, ...]:
@@ -91,7 +86,7 @@ def _path(problem: Problem, source: Layout, target: Layout) -> tuple[Step, ...]:
 
 def _edges(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
     yield from _reductions(problem, at, goal)
-    yield from _dim_moves(problem, at)
+    yield from _dim_moves(problem, at, goal)
     yield from _permutes(problem, at, goal)
     yield from _slices(problem, at, goal)
 
@@ -111,12 +106,12 @@ def _reductions(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
             yield _step(problem, "all_reduce", {"kind": kind, "axes": axes_now}, at, rest)
             for dim in range(len(at.dims)):
                 for ordered in itertools.permutations(axes_now):
-                    if kind == "sum" and _fits(problem, at, dim, ordered):
+                    if kind == "sum" and _helps(goal, dim, ordered) and _fits(problem, at, dim, ordered):
                         to = rest.with_dim(dim, at.dims[dim] + ordered)
                         yield _step(problem, "reduce_scatter", {"kind": kind, "axes": ordered, "dim": dim}, at, to)
 
 
-def _dim_moves(problem: Problem, at: Layout) -> Iterator[Step]:
+def _dim_moves(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
     for dim, axes in enumerate(at.dims):
         for keep in range(len(axes)):
             rest, moved = axes[:keep], axes[keep:]
@@ -125,7 +120,7 @@ def _dim_moves(problem: Problem, at: Layout) -> Iterator[Step]:
             gathered = at.with_dim(dim, rest)
             yield _step(problem, "all_gather", {"axes": moved, "dim": dim}, at, gathered)
             for other in range(len(at.dims)):
-                if other != dim and _fits(problem, at, other, moved):
+                if other != dim and _helps(goal, other, moved) and _fits(problem, at, other, moved):
                     to = gathered.with_dim(other, at.dims[other] + moved)
                     attrs: Attrs = {"axes": moved, "split_dim": other, "concat_dim": dim}
                     yield _step(problem, "all_to_all", attrs, at, to)
@@ -133,8 +128,8 @@ def _dim_moves(problem: Problem, at: Layout) -> Iterator[Step]:
 
 def _slices(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
     free = [a for a in problem.mesh.names if a in goal.axes and a not in at.axes]
-    for axes in _subsets(free):
-        for dim in range(len(at.dims)):
+    for dim, wanted_here in enumerate(goal.dims):
+        for axes in _subsets([a for a in wanted_here if a in free]):
             for ordered in itertools.permutations(axes):
                 if _fits(problem, at, dim, ordered):
                     to = at.with_dim(dim, at.dims[dim] + ordered)
@@ -149,8 +144,9 @@ def _permutes(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
     usable = [a for a in problem.mesh.names if a not in at.pending_axes and (a in at.axes or a in goal.axes)]
     if not any(at.dims):
         return
+    right = _in_place(at.dims, goal)
     for dims in _same_shards(problem.mesh, [problem.mesh.size(d) for d in at.dims], usable):
-        if dims != at.dims:
+        if _in_place(dims, goal) > right:
             to = Layout(dims, at.pending)
             yield _step(problem, "permute", {"source": at, "target": to}, at, to)
 
@@ -165,6 +161,22 @@ def _same_shards(mesh: Mesh, shards: list[int], usable: list[str]) -> Iterator[t
             if mesh.size(axes) == shards[0]:
                 for rest in _same_shards(mesh, shards[1:], [a for a in usable if a not in axes]):
                     yield (axes, *rest)
+
+
+def _in_place(dims: tuple[tuple[str, ...], ...], goal: Layout) -> int:
+    """Number of axes that stand where the goal wants them, counted from the major end of each dim."""
+    count = 0
+    for have, want in zip(dims, goal.dims, strict=True):
+        for a, b in zip(have, want, strict=False):
+            if a != b:
+                break
+            count += 1
+    return count
+
+
+def _helps(goal: Layout, dim: int, axes: tuple[str, ...]) -> bool:
+    """Does the goal want any of these axes on this dim? Steps that bring none there are not searched."""
+    return any(a in goal.dims[dim] for a in axes)
 
 
 def _fits(problem: Problem, at: Layout, dim: int, axes: tuple[str, ...]) -> bool:
