@@ -51,6 +51,11 @@ class Block:
     tokens: tuple[Token, ...]
     fault: Diagnostic | None = None
 
+    @property
+    def is_statement(self) -> bool:
+        """Whether the block starts like a line of a body, not like a definition."""
+        return bool(self.tokens) and self.tokens[0].type not in TOP_LEVEL | {"AT"}
+
 
 class _Indenter(Indenter):
     NL_type = "_NEWLINE"

@@ -32,15 +32,20 @@ def parse(source: SourceFile) -> ast.Program:
     lark = tables.load()
     items: list[ast.Item] = []
     errors: list[Diagnostic] = []
+    bodiless = False
     for block in blocks.blocks(source):
+        if bodiless and block.is_statement:
+            continue  # the body that was missing, in column 1
         if len(errors) == blocks.MAX_ERRORS:
             errors.append(Diagnostic(f"{source.name}: the rest of the file is not read after {len(errors)} errors"))
             break
+        bodiless = False
         try:
             tree = syntax_errors.parse_block(lark, source, block)
             items += build.build(source, tree)
         except GShardError as error:
             errors += error.diagnostics
+            bodiless = error.diagnostics[0].message == syntax_errors.NO_BODY
     if errors:
         raise GShardError(errors)
     lines = source.text.split("\n")
