@@ -16,13 +16,11 @@ from gshard_ir.ir import Module, Op, Region, Value
 from gshard_ir.mesh import Mesh
 from gshard_ir.opdef import infer, opdef
 from gshard_ir.passes.expand import Site, expansion, mask_padding
-from gshard_ir.passes.plan import Plan, Strategy, operand_layout
+from gshard_ir.passes.plan import TRANSPARENT, Plan, Strategy, operand_layout
 from gshard_ir.passes.relayout import Problem, Tree, tree
 from gshard_ir.passes.traffic import Transfer, of_op
 from gshard_ir.sharding import Layout, sharded
 from gshard_ir.types import same_array
-
-TRANSPARENT = ("annotate", "like", "barrier")
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,17 @@ class Comm:
 
 @dataclass(frozen=True)
 class Partitioned:
-    """The local module, why each of its collectives exists, and which global value each local one holds."""
+    """The local module, why each of its collectives exists, and how its values correspond to the global ones.
+
+    ``origin`` maps a local value to the global one that it is a copy of; ``local`` maps a global value to
+    its copy in its home layout.
+    """
 
     module: Module
     plan: Plan
     comms: Mapping[Op, Comm]
     origin: Mapping[Value, Value]
+    local: Mapping[Value, Value]
 
 
 @dataclass
@@ -79,7 +82,8 @@ def partition(module: Module, plan: Plan) -> Partitioned:
     results = [_fetch(state, v, layout, None) for v, layout in zip(function.results, plan.results, strict=True)]
     body = Region(tuple(state.builder.params), tuple(state.builder.ops), tuple(results))
     local_module = Module(plan.mesh, {module.entry: function.with_body(body)}, module.entry, local=True)
-    return Partitioned(local_module, plan, state.comms, state.origin)
+    local = {v: state.copies[plan.roots[v], plan.home[v]] for v in plan.home}
+    return Partitioned(local_module, plan, state.comms, state.origin, local)
 
 
 def _keep(state: _State, value: Value, layout: Layout, local: Value) -> None:
@@ -89,6 +93,7 @@ def _keep(state: _State, value: Value, layout: Layout, local: Value) -> None:
 
 def _fetch(state: _State, value: Value, layout: Layout, consumer: Op | None) -> Value:
     """Return a copy of ``value`` in ``layout``, making it and what it is made from."""
+    value = state.plan.roots[value]
     found = state.copies.get((value, layout))
     if found is not None:
         return found
@@ -104,7 +109,8 @@ def _fetch(state: _State, value: Value, layout: Layout, consumer: Op | None) -> 
         made = state.builder.ops[-1]
         comm = Comm(value, state.producer.get(value), consumer, step.source, layout, step.transfer)
         state.comms[made] = comm
-    _keep(state, value, layout, local)
+    state.copies[value, layout] = local
+    state.origin[local] = named
     return local
 
 
@@ -117,7 +123,6 @@ def _localize(state: _State, op: Op) -> None:
         if not (op.name == "like" and i)
     )
     if op.name in TRANSPARENT:
-        _keep(state, op.result, plan.home[op.result], operands[0])
         return
     made = run_local(state.builder, op, rule, strategy, plan.mesh, operands)
     for value, local in zip(op.results, made.results, strict=True):

@@ -61,9 +61,25 @@ def local_space(rule: Rule, split: Split, mesh: Mesh) -> int:
     return total
 
 
+TRANSPARENT = ("annotate", "like", "barrier")
+"""Ops that change no element: on a device their result is a copy of the first operand in some layout."""
+
+
+def roots_of(function: Function) -> dict[Value, Value]:
+    """Map each value to the one whose elements it holds: annotations and barriers are seen through."""
+    roots = {v: v for v in function.params}
+    for op in function.body.ops:
+        for value in op.results:
+            roots[value] = roots[op.operands[0]] if op.name in TRANSPARENT else value
+    return roots
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A strategy per op plus the layouts at the boundary. ``home`` maps each value to the layout it is made in."""
+    """A strategy per op plus the layouts at the boundary.
+
+    ``home`` maps each value to the layout it is made in, ``roots`` to the value whose elements it holds.
+    """
 
     function: Function
     mesh: Mesh
@@ -73,6 +89,7 @@ class Plan:
     results: tuple[Layout, ...]
     launch_bytes: float = 0.0
     home: Mapping[Value, Layout] = field(init=False)
+    roots: Mapping[Value, Value] = field(init=False)
 
     def __post_init__(self) -> None:
         home = dict(zip(self.function.params, self.params, strict=True))
@@ -80,13 +97,14 @@ class Plan:
             for i, value in enumerate(op.results):
                 home[value] = result_layout(self.rules[op], self.strategies[op], i, self.mesh)
         object.__setattr__(self, "home", home)
+        object.__setattr__(self, "roots", roots_of(self.function))
 
     def needs(self) -> dict[Value, set[Layout]]:
-        """For each value, the layouts in which its users and the boundary want it."""
-        wanted: dict[Value, set[Layout]] = {v: set() for v in self.home}
+        """For each root, the layouts in which its users, those of its aliases and the boundary want it."""
+        wanted: dict[Value, set[Layout]] = {v: set() for v in self.roots.values()}
         for op in self.function.body.ops:
             for i, value in enumerate(op.operands):
-                wanted[value].add(operand_layout(self.rules[op], self.strategies[op], i, self.mesh))
+                wanted[self.roots[value]].add(operand_layout(self.rules[op], self.strategies[op], i, self.mesh))
         for value, layout in zip(self.function.results, self.results, strict=True):
-            wanted[value].add(layout)
+            wanted[self.roots[value]].add(layout)
         return wanted

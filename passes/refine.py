@@ -18,7 +18,7 @@ from gshard_ir.mesh import Mesh
 from gshard_ir.opdef import opdef
 from gshard_ir.passes.expand import expansion
 from gshard_ir.passes.partition import run_local
-from gshard_ir.passes.plan import Plan, Strategy, local_space, operand_layout, result_layout
+from gshard_ir.passes.plan import Plan, Strategy, local_space, operand_layout, result_layout, roots_of
 from gshard_ir.passes.propagate import Propagation
 from gshard_ir.passes.relayout import Problem, tree
 from gshard_ir.passes.strategies import candidates, initial
@@ -80,12 +80,15 @@ class _Search:
     def __post_init__(self) -> None:
         function, mesh = self.propagation.function, self.propagation.mesh
         self.mesh, self.rules, self.ops = mesh, self.propagation.rules, function.body.ops
-        self.users = users(function.body)
+        self.roots = roots_of(function)
+        self.users: dict[Value, list[tuple[Op, int]]] = {}
+        for value, uses in users(function.body).items():
+            self.users.setdefault(self.roots[value], []).extend(uses)
         self.boundary: dict[Value, list[Layout]] = {}
         self.producer: dict[Value, tuple[Op, int]] = {v: (op, i) for op in self.ops for i, v in enumerate(op.results)}
         for value in function.results:
-            self.boundary.setdefault(value, []).append(self.propagation.layouts[value])
-        self.problems = {v: Problem(v.type, mesh, self.launch_bytes) for v in self.propagation.layouts}
+            self.boundary.setdefault(self.roots[value], []).append(self.propagation.layouts[value])
+        self.problems = {v: Problem(v.type, mesh, self.launch_bytes) for v in self.roots.values()}
         self.internal: dict[tuple[Op, Strategy], float] = {}
         tied = {op.operands[1] for op in self.ops if op.name == "like"}
         for op in self.ops:
@@ -110,7 +113,7 @@ class _Search:
         return result_layout(self.rules[made[0]], self.chosen[made[0]], made[1], self.mesh)
 
     def value_price(self, value: Value) -> float:
-        """Price of all copies of one value under the strategies chosen now."""
+        """Price of all copies of one root value under the strategies chosen now."""
         wanted = {operand_layout(self.rules[op], self.chosen[op], i, self.mesh) for op, i in self.users.get(value, ())}
         wanted.update(self.boundary.get(value, ()))
         home = self.home(value)
@@ -126,7 +129,7 @@ class _Search:
 
     def near(self, op: Op) -> float:
         """Price of everything that the strategy of ``op`` touches."""
-        values = dict.fromkeys((*op.operands, *op.results))
+        values = dict.fromkeys(self.roots[v] for v in (*op.operands, *op.results))
         return sum(self.value_price(v) for v in values) + self.op_price(op)
 
     def total(self) -> float:
