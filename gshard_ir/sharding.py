@@ -18,6 +18,11 @@ def chunk(n: int, shards: int) -> int:
     return -(-n // shards)
 
 
+def nests(n: int, outer: int, inner: int) -> bool:
+    """Do chunks of n over outer*inner devices tile the chunks of n over outer devices?"""
+    return outer == 1 or chunk(n, outer) == inner * chunk(n, outer * inner)
+
+
 @dataclass(frozen=True)
 class DimSharding:
     """One dim of an annotation: axes major to minor, whether propagation may append, and its round."""

@@ -103,7 +103,7 @@ class _Reader:
     # Module and functions
 
     def module(self, tree: Node) -> Module:
-        entry, local, *rest = tree.children
+        entry, local, *rest = _parts(tree)
         self.local = local is not None
         axes = [(str(_token(n.children[0])), int(_token(n.children[1]))) for n in _trees(rest, "axis")]
         parents = tuple(_axis_ref(name) for name, _ in axes)
@@ -120,11 +120,11 @@ class _Reader:
         return Module(self.mesh, functions, name, self.local)
 
     def function(self, tree: Node) -> Function:
-        symbol, params, results, loc, ops, values = tree.children
+        symbol, params, results, loc, ops, values = _parts(tree)
         self.scope = {}
         names, shardings, arguments = [], [], []
         for node in _trees(_tree(params).children, "param"):
-            name, value, pinned, place = node.children
+            name, value, pinned, place = _parts(node)
             type_, pin = self.pinned(_tree(pinned))
             arguments.append(self.define(_token(value), type_, self.location(place)))
             names.append(json.loads(name) if isinstance(name, Token) else arguments[-1].hint)
@@ -152,10 +152,10 @@ class _Reader:
 
     def pinned(self, tree: Node) -> tuple[TensorType, Sharding | None]:
         """Read a type in a signature: in a global module its own sharding is the pin."""
-        node, pin = tree.children
+        node, pin = _parts(tree)
         if self.local:
             return self.type(_tree(node)), self.brackets(_tree(pin)).sharding if pin is not None else None
-        _, name, brackets, _ = _tree(node).children
+        _, name, brackets, _ = _parts(_tree(node))
         if brackets is None:
             return TensorType(self.dtype(_token(name)), ()), None
         read = self.brackets(_tree(brackets))
@@ -168,7 +168,7 @@ class _Reader:
     # Ops
 
     def op(self, tree: Node) -> Op:
-        targets, name, operands, attrs, types, regions, loc = tree.children
+        targets, name, operands, attrs, types, regions, loc = _parts(tree)
         span = self.location(loc)
         inputs = self.values(_tree(operands))
         inner = tuple(self.nested(_tree(node)) for node in _tree(regions).children)
@@ -186,11 +186,11 @@ class _Reader:
         return Op(str(name), inputs, results, attributes, inner, span)
 
     def nested(self, tree: Node) -> Region:
-        arguments, ops, values = tree.children
+        arguments, ops, values = _parts(tree)
         outer = dict(self.scope)
         params = []
         for node in _trees(_tree(arguments).children):
-            value, type_, loc = node.children
+            value, type_, loc = _parts(node)
             params.append(self.define(_token(value), self.type(_tree(type_)), self.location(loc)))
         region = self.region(tuple(params), _tree(ops), _tree(values))
         self.scope = outer
@@ -221,7 +221,7 @@ class _Reader:
         return DTYPES[token]
 
     def type(self, tree: Node) -> TensorType:
-        scratch, name, brackets, held = tree.children
+        scratch, name, brackets, held = _parts(tree)
         dtype = self.dtype(_token(name))
         read = self.brackets(_tree(brackets)) if brackets is not None else _Brackets((), Sharding(()), True)
         if not self.local or scratch is not None:
@@ -238,7 +238,7 @@ class _Reader:
         return ShardedType(dtype, shape, read.sizes, layout)
 
     def brackets(self, tree: Node) -> _Brackets:
-        dims, pendings, forbidden = tree.children
+        dims, pendings, forbidden = _parts(tree)
         read = [self.dim(node) for node in _trees(_tree(dims).children)]
         pending = tuple(self.pending(node) for node in _trees(_tree(pendings).children))
         banned = tuple(_refs(_tree(forbidden))) if forbidden is not None else ()
@@ -281,7 +281,7 @@ class _Reader:
             return None
         span: Span | None = None
         for place in reversed(_tree(tree).children):
-            name, *numbers, callee = _tree(place).children
+            name, *numbers, callee = _parts(_tree(place))
             file = self.sources.setdefault(json.loads(_token(name)), SourceFile(json.loads(_token(name)), ""))
             line, column, end_line, end_column = (int(_token(n)) for n in numbers)
             inside = _symbol(callee) if isinstance(callee, Tree) else None
@@ -293,6 +293,11 @@ def _tree(child: Child) -> Node:
     if not isinstance(child, Tree):
         raise TypeError(f"expected a subtree, found {child!r}")
     return child
+
+
+def _parts(tree: Node) -> list[Any]:
+    """Children, None where an optional one is missing (lark's own annotation forgets those)."""
+    return list(tree.children)
 
 
 def _token(child: Child) -> Token:
