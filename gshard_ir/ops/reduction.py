@@ -52,7 +52,9 @@ def _define(name: str, combine: str, meaning: Callable[..., Any], doc: str, *, l
         return (TensorType(types[0].dtype, _dropped(types[0], axes)),)
 
     def rule(types: Types, attrs: Attrs) -> Rule:
-        return _rule(types[0], get_ints(attrs, "axes"), "reduce", combine, name == "reduce_sum")
+        axes = get_ints(attrs, "axes")
+        linear = combine == "sum" or all(types[0].shape[d] == 1 for d in axes)
+        return _rule(types[0], axes, "reduce", combine, linear)
 
     dtypes = ("bool",) if logical else ("f32", "i32")
     examples: list[tuple[tuple[str, ...], dict[str, Any]]] = [((f"{d}[4,6]",), {"axes": (1,)}) for d in dtypes]
