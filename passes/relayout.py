@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,41 +54,51 @@ class Problem:
 
 def path(problem: Problem, source: Layout, target: Layout) -> tuple[Step, ...]:
     """Return the cheapest steps from ``source`` to ``target`` (fewest steps among equals)."""
-    return _path(problem, source, target)
+    return () if source == target else _search(problem, source, bool(target.pending)).to(target)
+
+
+class _Search:
+    """Dijkstra's search from one layout, resumed whenever a target not yet reached is asked for."""
+
+    def __init__(self, problem: Problem, source: Layout, masks: bool) -> None:
+        self.problem, self.source, self.masks = problem, source, masks
+        self.order = itertools.count()
+        self.best: dict[Layout, tuple[float, int]] = {source: (0.0, 0)}
+        self.trail: dict[Layout, Step] = {}
+        self.settled: set[Layout] = set()
+        self.queue = [(0.0, 0, next(self.order), source)]
+
+    def to(self, target: Layout) -> tuple[Step, ...]:
+        while target not in self.settled:
+            cost, length, _, at = heapq.heappop(self.queue)
+            if at not in self.settled:
+                self.settled.add(at)
+                self._relax(at, cost, length)
+        steps: list[Step] = []
+        while target != self.source:
+            steps.append(self.trail[target])
+            target = self.trail[target].source
+        return tuple(reversed(steps))
+
+    def _relax(self, at: Layout, cost: float, length: int) -> None:
+        for step in _edges(self.problem, at, self.masks):
+            found = (cost + step.price(self.problem.launch_bytes), length + 1)
+            if step.target not in self.best or found < self.best[step.target]:
+                self.best[step.target] = found
+                self.trail[step.target] = step
+                heapq.heappush(self.queue, (*found, next(self.order), step.target))
+
+
+@lru_cache(maxsize=16384)
+def _search(problem: Problem, source: Layout, masks: bool) -> _Search:
+    return _Search(problem, source, masks)
 
 
 @lru_cache(maxsize=65536)
-def _path(problem: Problem, source: Layout, target: Layout) -> tuple[Step, ...]:
-    if source == target:
-        return ()
-    order = itertools.count()
-    best: dict[Layout, tuple[float, int]] = {source: (0.0, 0)}
-    trail: dict[Layout, Step] = {}
-    queue = [(0.0, 0, next(order), source)]
-    while queue:
-        cost, length, _, at = heapq.heappop(queue)
-        if at == target:
-            break
-        if (cost, length) > best[at]:
-            continue
-        for step in _edges(problem, at, target):
-            found = (cost + step.price(problem.launch_bytes), length + 1)
-            if step.target not in best or found < best[step.target]:
-                best[step.target] = found
-                trail[step.target] = step
-                heapq.heappush(queue, (*found, next(order), step.target))
-    steps: list[Step] = []
-    while target != source:
-        steps.append(trail[target])
-        target = trail[target].source
-    return tuple(reversed(steps))
-
-
-def _edges(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
-    yield from _reductions(problem, at, goal)
-    yield from _dim_moves(problem, at, goal)
-    yield from _permutes(problem, at, goal)
-    yield from _slices(problem, at, goal)
+def _edges(problem: Problem, at: Layout, masks: bool) -> tuple[Step, ...]:
+    """Every step out of a layout. ``masks``: also the ones that make a pending sum of one summand."""
+    found = [*_reductions(problem, at), *_dim_moves(problem, at), *_slices(problem, at), *_permutes(problem, at)]
+    return (*found, *_masks(problem, at)) if masks else tuple(found)
 
 
 def _step(problem: Problem, name: str, attrs: Attrs, source: Layout, target: Layout) -> Step:
@@ -97,21 +107,18 @@ def _step(problem: Problem, name: str, attrs: Attrs, source: Layout, target: Lay
     return Step(name, attrs, source, target, transfer(name, attrs, before, after, problem.mesh))
 
 
-def _reductions(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
-    keep = dict(goal.pending)
+def _reductions(problem: Problem, at: Layout) -> Iterator[Step]:
     for kind, axes in at.pending:
-        owed = [a for a in axes if a not in keep.get(kind, ())]
-        for axes_now in _subsets(owed):
+        for axes_now in _subsets(axes):
             rest = at.with_pending(kind, [a for a in axes if a not in axes_now], problem.mesh)
             yield _step(problem, "all_reduce", {"kind": kind, "axes": axes_now}, at, rest)
-            for dim in range(len(at.dims)):
-                for ordered in itertools.permutations(axes_now):
-                    if kind == "sum" and _helps(goal, dim, ordered) and _fits(problem, at, dim, ordered):
-                        to = rest.with_dim(dim, at.dims[dim] + ordered)
-                        yield _step(problem, "reduce_scatter", {"kind": kind, "axes": ordered, "dim": dim}, at, to)
+            for dim, ordered in itertools.product(range(len(at.dims)), itertools.permutations(axes_now)):
+                if kind == "sum" and _fits(problem, at, dim, ordered):
+                    to = rest.with_dim(dim, at.dims[dim] + ordered)
+                    yield _step(problem, "reduce_scatter", {"kind": kind, "axes": ordered, "dim": dim}, at, to)
 
 
-def _dim_moves(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
+def _dim_moves(problem: Problem, at: Layout) -> Iterator[Step]:
     for dim, axes in enumerate(at.dims):
         for keep in range(len(axes)):
             rest, moved = axes[:keep], axes[keep:]
@@ -120,33 +127,38 @@ def _dim_moves(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
             gathered = at.with_dim(dim, rest)
             yield _step(problem, "all_gather", {"axes": moved, "dim": dim}, at, gathered)
             for other in range(len(at.dims)):
-                if other != dim and _helps(goal, other, moved) and _fits(problem, at, other, moved):
+                if other != dim and _fits(problem, at, other, moved):
                     to = gathered.with_dim(other, at.dims[other] + moved)
                     attrs: Attrs = {"axes": moved, "split_dim": other, "concat_dim": dim}
                     yield _step(problem, "all_to_all", attrs, at, to)
 
 
-def _slices(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
-    free = [a for a in problem.mesh.names if a in goal.axes and a not in at.axes]
-    for dim, wanted_here in enumerate(goal.dims):
-        for axes in _subsets([a for a in wanted_here if a in free]):
-            for ordered in itertools.permutations(axes):
-                if _fits(problem, at, dim, ordered):
-                    to = at.with_dim(dim, at.dims[dim] + ordered)
-                    yield _step(problem, "shard_slice", {"axes": ordered, "dim": dim}, at, to)
-    wanted = dict(goal.pending).get("sum", ())
-    for axes in _subsets([a for a in free if a in wanted]):
-        to = at.with_pending("sum", (*dict(at.pending).get("sum", ()), *axes), problem.mesh)
-        yield _step(problem, "mask_leader", {"axes": axes}, at, to)
+def _slices(problem: Problem, at: Layout) -> Iterator[Step]:
+    # Several axes at once matter on uneven dims, where one at a time would not nest.
+    for axes in _subsets(_free(problem.mesh, at)):
+        for dim, ordered in itertools.product(range(len(at.dims)), itertools.permutations(axes)):
+            if _fits(problem, at, dim, ordered):
+                to = at.with_dim(dim, at.dims[dim] + ordered)
+                yield _step(problem, "shard_slice", {"axes": ordered, "dim": dim}, at, to)
 
 
-def _permutes(problem: Problem, at: Layout, goal: Layout) -> Iterator[Step]:
-    usable = [a for a in problem.mesh.names if a not in at.pending_axes and (a in at.axes or a in goal.axes)]
+def _masks(problem: Problem, at: Layout) -> Iterator[Step]:
+    for axis in _free(problem.mesh, at):
+        to = at.with_pending("sum", (*dict(at.pending).get("sum", ()), axis), problem.mesh)
+        yield _step(problem, "mask_leader", {"axes": (axis,)}, at, to)
+
+
+def _free(mesh: Mesh, at: Layout) -> list[str]:
+    return [a for a, n in zip(mesh.names, mesh.sizes, strict=True) if n > 1 and a not in at.axes]
+
+
+def _permutes(problem: Problem, at: Layout) -> Iterator[Step]:
     if not any(at.dims):
         return
-    right = _in_place(at.dims, goal)
-    for dims in _same_shards(problem.mesh, [problem.mesh.size(d) for d in at.dims], usable):
-        if _in_place(dims, goal) > right:
+    mesh = problem.mesh
+    usable = [a for a, n in zip(mesh.names, mesh.sizes, strict=True) if n > 1 and a not in at.pending_axes]
+    for dims in _same_shards(mesh, [mesh.size(d) for d in at.dims], usable):
+        if dims != at.dims:
             to = Layout(dims, at.pending)
             yield _step(problem, "permute", {"source": at, "target": to}, at, to)
 
@@ -163,27 +175,11 @@ def _same_shards(mesh: Mesh, shards: list[int], usable: list[str]) -> Iterator[t
                     yield (axes, *rest)
 
 
-def _in_place(dims: tuple[tuple[str, ...], ...], goal: Layout) -> int:
-    """Number of axes that stand where the goal wants them, counted from the major end of each dim."""
-    count = 0
-    for have, want in zip(dims, goal.dims, strict=True):
-        for a, b in zip(have, want, strict=False):
-            if a != b:
-                break
-            count += 1
-    return count
-
-
-def _helps(goal: Layout, dim: int, axes: tuple[str, ...]) -> bool:
-    """Does the goal want any of these axes on this dim? Steps that bring none there are not searched."""
-    return any(a in goal.dims[dim] for a in axes)
-
-
 def _fits(problem: Problem, at: Layout, dim: int, axes: tuple[str, ...]) -> bool:
     return nests(problem.type.shape[dim], problem.mesh.size(at.dims[dim]), problem.mesh.size(axes))
 
 
-def _subsets(axes: list[str]) -> Iterator[tuple[str, ...]]:
+def _subsets(axes: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for count in range(1, len(axes) + 1):
         yield from itertools.combinations(axes, count)
 
