@@ -145,7 +145,8 @@ def _floor_div(x: Array, y: Array) -> Any:
     exact = np.where(y == 0, x, x - rem) / y
     quotient = np.where((rem != 0) & (np.sign(y) != np.sign(rem)), exact - 1, exact)
     whole = np.trunc(quotient)
-    return np.where(np.abs(quotient - whole) >= 0.5, whole + np.sign(quotient), quotient * 0 + whole)
+    rounded = np.where(np.abs(quotient - whole) >= 0.5, whole + np.sign(quotient), quotient * 0 + whole)
+    return np.where(np.isinf(quotient), quotient, rounded)
 
 
 @in_f32
