@@ -7,6 +7,7 @@ all-to-all (n-1)/n, collective-permute the buffer times the share of devices tha
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ _BITS = {"pred": 8, "bf16": 16, "f8e5m2": 8, "f8e4m3": 8, "f8e4m3fn": 8, "c64": 
 _TYPE = re.compile(r"\b(pred|bf16|f8e\w+|[sufc]\d+)\[([\d,]*)\]")
 _COMPUTATION = re.compile(r"^(ENTRY\s+)?%?([\w.\-]+)\s+\(.*\)\s+->\s+.*\{\s*$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT\s+)?%?([\w.\-]+)\s+=\s+(.*)$")
-_CALLED = re.compile(r"\b(?:body|condition|calls|to_apply|true_computation|false_computation)=%?([\w.\-]+)")
+_CALLED = re.compile(r"\b(?:body|condition|calls|to_apply)=%?([\w.\-]+)")
+_EITHER = re.compile(r"\b(?:true|false)_computation=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
 
 
@@ -90,14 +92,22 @@ class _Program:
                 sent[kind] += self._bytes(kind, one, shapes)  # type: ignore[assignment]
                 counts[kind] += 1
                 continue
+            if kind.endswith("-done") or kind == "async-update":
+                continue  # counted where it started
             times = _trips(one)
-            for callee in _callees(one):
-                if callee in self.computations:
-                    inner_sent, inner_counts = self.walk(callee)
-                    for key in inner_counts:
-                        sent[key] += inner_sent[key] * times
-                        counts[key] += inner_counts[key] * times
+            for inner_sent, inner_counts in self._called(one):
+                for key in inner_counts:
+                    sent[key] += inner_sent[key] * times
+                    counts[key] += inner_counts[key] * times
         return sent, counts
+
+    def _called(self, one: _Instruction) -> list[tuple[Counter[str], Counter[str]]]:
+        """What an instruction runs: all it calls, but of a conditional's branches the one that sends most."""
+        found = [self.walk(c) for c in _CALLED.findall(one.rest) if c in self.computations]
+        listed = _BRANCHES.search(one.rest)
+        branches = re.findall(r"[\w.\-]+", listed.group(1)) if listed else _EITHER.findall(one.rest)
+        walked = [self.walk(b) for b in branches if b in self.computations]
+        return [*found, max(walked, key=lambda w: sum(w[0].values()))] if walked else found
 
     def _bytes(self, kind: str, one: _Instruction, shapes: Mapping[str, str]) -> float:
         operand = sum(_size(shapes.get(o, "")) for o in one.operands)
@@ -111,7 +121,8 @@ class _Program:
     def _sending(self, rest: str) -> float:
         pairs = re.search(r"source_target_pairs=\{(.*?)\}\}", rest)
         found = re.findall(r"(\d+),(\d+)", pairs.group(1)) if pairs else []
-        return sum(a != b for a, b in found) / self.devices
+        moved = [pair for pair in found if pair[0] != pair[1]]
+        return len(moved) / self.devices
 
 
 def _instruction(line: str) -> _Instruction | None:
@@ -156,6 +167,12 @@ def _size(type_text: str) -> int:
 
 
 def _group_size(rest: str, devices: int) -> int:
+    """Devices per group: listed, as ``[groups,size]<=[...]``, or as axes of a mesh; all when nothing is said."""
+    named = re.search(r"replica_groups=@?mesh\[([^\]]*)\][^{]*\{([^}]*)\}", rest)
+    if named:
+        sizes = dict(re.findall(r"'([^']+)'=(\d+)", named.group(1)))
+        axes = re.findall(r"'([^']+)'(?::\(\d+\)(\d+))?", named.group(2))
+        return math.prod(int(piece or sizes[axis]) for axis, piece in axes)
     iota = re.search(r"replica_groups=\[(\d+),(\d+)\]", rest)
     if iota:
         return int(iota.group(2))
@@ -166,9 +183,3 @@ def _group_size(rest: str, devices: int) -> int:
 def _trips(one: _Instruction) -> int:
     found = re.search(r'"known_trip_count":\{"n":"(\d+)"', one.rest)
     return int(found.group(1)) if one.opcode == "while" and found else 1
-
-
-def _callees(one: _Instruction) -> list[str]:
-    branches = _BRANCHES.search(one.rest)
-    listed = re.findall(r"[\w.\-]+", branches.group(1)) if branches else []
-    return [*_CALLED.findall(one.rest), *listed]

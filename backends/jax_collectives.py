@@ -47,13 +47,7 @@ def _all_reduce(context: Context, op: Op, operands: Sequence[Code]) -> Code:
         name = {"sum": "lax.psum", "max": "lax.pmax", "min": "lax.pmin"}[str(kind)]
         return code_of(f"{name}({x.text}, {axes})", op.result.type)
     combine = _COMBINE[str(kind)]
-    return code_of(_same_dtype(context.call("all_combine", x.text, axes, combine), op), op.result.type)
-
-
-def _same_dtype(text: str, op: Op) -> str:
-    """jnp.prod widens small integers."""
-    dtype = op.result.dtype
-    return f"{text}.astype(jnp.{dtype})" if op.attrs["kind"] == "prod" and dtype.is_integer else text
+    return code_of(context.call("all_combine", x.text, axes, combine), op.result.type)
 
 
 def _reduce_scatter(context: Context, op: Op, operands: Sequence[Code]) -> Code:
@@ -62,7 +56,7 @@ def _reduce_scatter(context: Context, op: Op, operands: Sequence[Code]) -> Code:
     if op.attrs["kind"] == "sum":
         return code_of(f"lax.psum_scatter({x}, {axes}, scatter_dimension={dim}, tiled=True)", op.result.type)
     call = context.call("scatter_combine", x, axes, str(dim), _COMBINE[str(op.attrs["kind"])])
-    return code_of(_same_dtype(call, op), op.result.type)
+    return code_of(call, op.result.type)
 
 
 def _padded(context: Context, op: Op, code: Code, dim: int) -> str:
@@ -155,12 +149,23 @@ def _uniform_shard(context: Context, op: Op, operands: Sequence[Code]) -> Code:
     return code_of(context.call("uniform", key.text, whole, shape, offsets), op.result.type)
 
 
+def _unless_empty(renderer: Renderer) -> Renderer:
+    """A collective on tensors without elements sends nothing, and XLA refuses some: its result is written instead."""
+
+    def render(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+        if op.operands[0].type.size and op.result.type.size:
+            return renderer(context, op, operands)
+        return full(literal(0, op.result.dtype), op.result.type)
+
+    return render
+
+
 LOCAL_TABLE: dict[str, Renderer] = {
-    "all_reduce": _all_reduce,
-    "all_gather": _all_gather,
-    "reduce_scatter": _reduce_scatter,
-    "all_to_all": _all_to_all,
-    "permute": _permute,
+    "all_reduce": _unless_empty(_all_reduce),
+    "all_gather": _unless_empty(_all_gather),
+    "reduce_scatter": _unless_empty(_reduce_scatter),
+    "all_to_all": _unless_empty(_all_to_all),
+    "permute": _unless_empty(_permute),
     "axis_index": _axis_index,
     "shard_slice": _shard_slice,
     "mask_padding": _mask_padding,

@@ -10,7 +10,7 @@ from gshard_ir.backends.jax_ops import Context
 from gshard_ir.backends.jax_prelude import HELPERS, prelude
 from gshard_ir.backends.jax_scopes import Call, Graph, Item, arrange, ops_of, signature
 from gshard_ir.backends.py_code import docstring_text, fresh, identifier, quoted, tuple_text
-from gshard_ir.ir import Module, Op, Value
+from gshard_ir.ir import Module, Value
 from gshard_ir.mesh import Mesh, user_axes
 from gshard_ir.types import KEY, ShardedType
 
@@ -138,6 +138,9 @@ def uses_wide_types(module: Module) -> bool:
 def header(title: str, details: Sequence[str], wide: bool, shardings: str) -> str:
     """Docstring and imports."""
     lines = [f'"""{docstring_text(title)}', "", *(docstring_text(d) for d in details), '"""', ""]
+    if not details:
+        lines = [f'"""{docstring_text(title)}"""', ""]
+    lines += ["from functools import partial", ""] if "NamedSharding" in shardings else []
     lines += ["import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import lax"]
     lines.append(f"from jax.sharding import {shardings}")
     if wide:
@@ -154,7 +157,9 @@ def tables(mesh: Mesh, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
 def _table(name: str, found: Sequence[Port]) -> list[str]:
     rows = [f"    {quoted(p.name)}: ({tuple_text(p.shape)}, {quoted(p.dtype)}, {spec_text(p.spec)})," for p in found]
     width = max((len(r) for r, p in zip(rows, found, strict=True) if p.padded), default=0)
-    shown = [f"{r:<{width}}  # {tuple_text(p.whole)}, padded" if p.padded else r for r, p in zip(rows, found, strict=True)]
+    shown = [
+        f"{r:<{width}}  # {tuple_text(p.whole)}, padded" if p.padded else r for r, p in zip(rows, found, strict=True)
+    ]
     return [f"{name} = {{", *shown, "}"]
 
 
@@ -167,18 +172,18 @@ def trim(x, shape):
     """x without its padding rows: a tensor of ``shape``."""
     return x[tuple(slice(n) for n in shape)]'''
 
-_SCRIPT = '''if __name__ == "__main__":
+_SCRIPT = """if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", {devices})  # stand-ins, should there be fewer real devices
     devices = jax.devices() if jax.device_count() >= {devices} else jax.devices("cpu")
     mesh = jax.make_mesh(tuple(MESH.values()), tuple(MESH), devices=devices[:{devices}])
     rng = np.random.default_rng(0)
     inputs = []
     for shape, dtype, _ in INPUTS.values():
-        real = jnp.issubdtype(dtype, jnp.floating)
-        inputs.append(np.asarray(rng.normal(size=shape) if real else rng.integers(0, 2, shape)).astype(jnp.dtype(dtype)))
+        drawn = rng.normal(size=shape) if jnp.issubdtype(dtype, jnp.floating) else rng.integers(0, 2, shape)
+        inputs.append(np.asarray(drawn).astype(jnp.dtype(dtype)))
     results = build(mesh)(*inputs)
     for name, value in zip(OUTPUTS, results if isinstance(results, tuple) else (results,)):
-        print(name, value.dtype, value.shape)'''
+        print(name, value.dtype, value.shape)"""
 
 
 def assemble(

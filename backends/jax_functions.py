@@ -269,8 +269,7 @@ def _same_step(value: Value, made: Op, consumer: Item | None) -> bool:
     """Is a named value only a step of the expression whose value carries the same name?"""
     if not isinstance(consumer, Op) or consumer.result.hint != value.hint:
         return False
-    a, b = made.span, consumer.span
-    return a is not None and b is not None and (a.file.name, a.line) == (b.file.name, b.line)
+    return show_place(made.span) == show_place(consumer.span)
 
 
 def _signature(name: str, params: Sequence[str]) -> str:
@@ -296,8 +295,44 @@ def _laid_out(lines: Sequence[Line]) -> list[str]:
     text: list[str] = []
     said = ""
     for line in lines:
-        text += [f"    # {part}" for part in line.above.split("\n") if part]
+        if line.above:
+            text.append(f"    # {line.above}")
+        first, *rest = folded(line.code)
         shown = line.place if line.place != said else ""
         said = line.place
-        text.append(f"    {line.code:<{column}}  # {shown}" if shown else f"    {line.code}")
+        text.append(f"    {first:<{column}}  # {shown}" if shown else f"    {first}")
+        text += [f"    {row}" for row in rest]
     return text
+
+
+def folded(code: str, width: int = 100) -> list[str]:
+    """Rows of one statement: the longest call of one that is too long gets its arguments on rows of their own."""
+    calls = [c for c in _outer_brackets(code) if code[c[0] - 1 : c[0]].isalnum() or code[c[0] - 1 : c[0]] == "_"]
+    if len(code) <= width or not calls:
+        return [code]
+    opening, commas, closing = max(calls, key=lambda c: c[2] - c[0])
+    starts = [opening + 1, *(c + 1 for c in commas)]
+    parts = [code[a:b].strip() for a, b in zip(starts, [*commas, closing], strict=True)]
+    return [code[: opening + 1], *_wrapped(parts, width), code[closing:]]
+
+
+def _outer_brackets(code: str) -> list[tuple[int, list[int], int]]:
+    """Each outermost round bracket: where it opens, the commas directly inside, where it closes."""
+    found: list[tuple[int, list[int], int]] = []
+    depth, quoted = 0, False
+    opening, commas = 0, list[int]()
+    for at, ch in enumerate(code):
+        quoted ^= ch == '"'
+        if quoted:
+            continue
+        if ch in "([{":
+            if depth == 0:
+                opening, commas = at, []
+            depth += 1
+        elif ch in ")]}":
+            depth -= 1
+            if depth == 0 and code[opening] == "(":
+                found.append((opening, commas, at))
+        elif ch == "," and depth == 1:
+            commas.append(at)
+    return found

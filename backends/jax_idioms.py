@@ -55,5 +55,3 @@ def keep_dims(op: Op, code: Code, type_: TensorType, dims: Sequence[int]) -> Cod
         return None
     shape = tuple(n if d in kept else 1 for d, n in enumerate(before.shape))
     return Code(f"{code.text[:-1]}, keepdims=True)", shape, code.dtype)
-
-

@@ -98,10 +98,11 @@ def all_combine(x, axes, combine):
     n = lax.axis_size(axes)
     piece = -(-x.size // n)
     if x.size <= 2 * piece:
-        return combine(lax.all_gather(x, axes), axis=0)
+        return combine(lax.all_gather(x, axes), axis=0).astype(x.dtype)
     pieces = jnp.pad(x.ravel(), (0, piece * n - x.size)).reshape(n, piece)
     pieces = lax.all_to_all(pieces, axes, split_axis=0, concat_axis=0, tiled=True)
-    return lax.all_gather(combine(pieces, axis=0), axes, tiled=True)[: x.size].reshape(x.shape)
+    pieces = combine(pieces, axis=0).astype(x.dtype)
+    return lax.all_gather(pieces, axes, tiled=True)[: x.size].reshape(x.shape)
 '''
 
 _SCATTER_COMBINE = '''
@@ -109,7 +110,14 @@ def scatter_combine(x, axes, dim, combine):
     """Reduce-scatter of ``dim`` by ``combine`` (jnp.max, jnp.min, jnp.prod): exchange blocks, combine them."""
     n = lax.axis_size(axes)
     blocks = jnp.stack(jnp.split(x, n, axis=dim))
-    return combine(lax.all_to_all(blocks, axes, split_axis=0, concat_axis=0, tiled=True), axis=0)
+    blocks = lax.all_to_all(blocks, axes, split_axis=0, concat_axis=0, tiled=True)
+    return combine(blocks, axis=0).astype(x.dtype)
+'''
+
+_CONSTRAIN = '''
+def constrain(x, mesh, spec):
+    """x, which XLA is asked to lay out over ``mesh`` as ``spec`` says."""
+    return lax.with_sharding_constraint(x, NamedSharding(mesh, spec))
 '''
 
 HELPERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -122,6 +130,7 @@ HELPERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "block_moves": (_BLOCK_MOVES, ()),
     "all_combine": (_COMBINE, ()),
     "scatter_combine": (_SCATTER_COMBINE, ()),
+    "constrain": (_CONSTRAIN, ()),
 }
 """Per helper its text and the helpers it needs, in the order they are written."""
 

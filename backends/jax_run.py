@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,10 +27,8 @@ def ensure_devices(count: int) -> list[Any]:
     Fake devices can only be made before jax starts; raises :class:`GShardError` when that is too late.
     """
     jax = _jax()
-    try:
+    with contextlib.suppress(RuntimeError):  # jax has started: what it has is what there is
         jax.config.update("jax_num_cpu_devices", max(count, FAKE_DEVICES))
-    except RuntimeError:
-        pass  # jax has started: what it has is what there is
     for found in (jax.devices(), jax.devices("cpu")):
         if len(found) >= count:
             return list(found[:count])

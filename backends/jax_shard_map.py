@@ -87,7 +87,7 @@ def _build(mesh: Mesh, axes: Mapping[str, str], name: str, outputs: Sequence[Por
             f'    """Compile {name} for ``mesh``, whose axes are those of MESH, in that order."""',
             "    if tuple(mesh.shape.items()) != tuple(MESH.items()):",
             '        raise ValueError(f"this program is for a mesh of {MESH}, not {dict(mesh.shape)}")',
-            _mesh_line(mesh, axes),
+            mesh_line(mesh, axes),
             "    ins = tuple(spec for *_, spec in INPUTS.values())",
             f"    outs = {outs}",
             f"    return jax.jit(jax.shard_map({name}, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False))",
@@ -95,7 +95,7 @@ def _build(mesh: Mesh, axes: Mapping[str, str], name: str, outputs: Sequence[Por
     )
 
 
-def _mesh_line(mesh: Mesh, axes: Mapping[str, str]) -> str:
+def mesh_line(mesh: Mesh, axes: Mapping[str, str]) -> str:
     """The mesh the program runs on: the same devices, pieces of an axis being axes of their own."""
     if all(not parent.size for parent in mesh.parents):
         return "    mesh = Mesh(mesh.devices, mesh.axis_names)"
@@ -104,4 +104,4 @@ def _mesh_line(mesh: Mesh, axes: Mapping[str, str]) -> str:
     return f"    mesh = Mesh(mesh.devices.reshape({tuple_text(mesh.sizes)}), {names})  # {', '.join(cut)} in pieces"
 
 
-__all__ = ["TABLES", "bytes_text", "emit", "native_reduction", "sent_bytes"]
+__all__ = ["TABLES", "bytes_text", "emit", "mesh_line", "native_reduction", "sent_bytes"]

@@ -126,8 +126,15 @@ def docstring_text(text: str) -> str:
 
 
 MODULE_NAMES = frozenset(
-    "jax jnp lax np Mesh PartitionSpec P NamedSharding MESH INPUTS OUTPUTS build pad trim place mesh".split()
+    word
+    for row in (
+        "jax jnp lax np partial Mesh P NamedSharding MESH INPUTS OUTPUTS",
+        "build pad trim mesh devices rng inputs results",
+    )
+    for word in row.split()
 )
+"""Names with a meaning of their own in an emitted file."""
+
 _TAKEN = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | MODULE_NAMES
 
 
