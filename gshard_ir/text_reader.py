@@ -49,11 +49,12 @@ def read_module(text: str, name: str) -> Module:
 
 
 def _syntax_error(error: UnexpectedInput, file: SourceFile) -> GShardError:
-    lines = file.text.split("\n")
-    line, column = (error.line, error.column) if error.line > 0 else (len(lines), len(lines[-1]) + 1)
     token = getattr(error, "token", None)
-    end = column + len(token) if token is not None and token.type != "$END" else column + 1
-    found = "the end of the text" if token is not None and token.type == "$END" else "this"
+    found, line, column = "this", error.line, error.column
+    if token is not None and token.type == "$END":
+        lines = file.text.rstrip().split("\n")
+        found, line, column = "the end of the text", len(lines), len(lines[-1]) + 1
+    end = column + max(1, len(token or ""))
     wanted = sorted(getattr(error, "accepts", None) or getattr(error, "allowed", None) or ())
     shown = ", ".join(map(_terminal, wanted[:8]))
     return fail(f"IR text: {found} is not expected here", Span(file, line, column, line, end), f"expected {shown}")

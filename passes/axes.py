@@ -81,7 +81,7 @@ def _clash(new: Mention, earlier: list[Mention], sizes: dict[str, int]) -> GShar
                 f"{ref} is not a piece of axis {ref.name}",
                 new.span,
                 (f"{ref.pre} * {ref.size} = {ref.pre * ref.size} does not divide {total}, the size of {ref.name}",),
-                f"use factors of {total}",
+                f"use a piece that divides {total}: {', '.join(_divisors(total))}",
             )
         )
     other = next(m for m in same if not _nest(ref, m.ref))
@@ -97,6 +97,10 @@ def _clash(new: Mention, earlier: list[Mention], sizes: dict[str, int]) -> GShar
             ((other.span, f"{other.ref} is used here"),) if other.span else (),
         )
     )
+
+
+def _divisors(n: int) -> list[str]:
+    return [str(k) for k in range(2, min(n, 64) + 1) if n % k == 0]
 
 
 def _nest(a: AxisRef, b: AxisRef) -> bool:

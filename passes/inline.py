@@ -107,7 +107,10 @@ class _Copy:
             callee.params, callee.param_names, callee.param_shardings, call.operands, strict=True
         ):
             inner.env[param] = _pinned(self.env.get(arg, arg), pin, name, param.hint, moved(param.span), out)
-        hints = {value: result.hint for result, value in zip(call.results, body.results, strict=True) if result.hint}
+        hints: dict[Value, str] = {}
+        for result, value in zip(call.results, body.results, strict=True):
+            if result.hint:
+                hints.setdefault(value, result.hint)
         out += inner.ops(body.ops, fresh=True, hints=hints)
         for result, value, pin in zip(call.results, body.results, callee.result_shardings, strict=True):
             returned = inner.env.get(value, value)
