@@ -1,0 +1,104 @@
+"""From a file or a text to a program."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from gshard_ir.errors import GShardError, fail
+from gshard_ir.program import Program
+from gshard_ir.source import SourceFile
+
+LAUNCH_BYTES = 16384
+MAX_SOURCE_BYTES = 256 * 1024
+
+
+def compile(
+    path_or_source: str | os.PathLike[str],
+    *,
+    mesh: Mapping[str, int] | None = None,
+    entry: str | None = None,
+    defines: Mapping[str, int] | None = None,
+    launch_bytes: float = LAUNCH_BYTES,
+    search: bool = True,
+) -> Program:
+    """Compile one def of a program for a mesh, down to what one device runs.
+
+    ``path_or_source`` is a path (``"moe.gshard"``, ``"moe.gshard:moe"`` to name the def) or, when it holds a
+    newline, the text itself. ``mesh`` gives sizes of the axes that the program declares (all but those have
+    size 1); without it the declared sizes hold. ``defines`` overrides ``const`` integers. ``launch_bytes``
+    is what a collective's launch costs the search; ``search=False`` keeps propagation's own plan.
+
+    Raises ``GShardError`` with every mistake that was found.
+    """
+    text = os.fspath(path_or_source)
+    if "\n" in text:
+        file = SourceFile("<string>", text)
+    else:
+        path, named = split_entry(text)
+        file, entry = read(path), entry or named
+    program = check(file, mesh=mesh, entry=entry, defines=defines, launch_bytes=launch_bytes, search=search)
+    _ = program.compiled
+    return program
+
+
+def check(
+    file: SourceFile,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    entry: str | None = None,
+    defines: Mapping[str, int] | None = None,
+    launch_bytes: float = LAUNCH_BYTES,
+    search: bool = True,
+) -> Program:
+    """Parse and type-check; the later stages are left for when they are asked for."""
+    from gshard_ir.frontend.lower import lower
+    from gshard_ir.frontend.parser import parse
+
+    module = lower(parse(file), mesh=mesh, defines=defines or {}, entry=entry)
+    return Program(file, module, launch_bytes, search)
+
+
+def split_entry(text: str) -> tuple[str, str | None]:
+    """Split ``file.gshard:name``; a path that exists as it stands is one, colons and all."""
+    path, colon, name = text.rpartition(":")
+    if colon and re.fullmatch(r"[A-Za-z_]\w*", name) and not Path(text).exists():
+        return path, name
+    return text, None
+
+
+def read(path: str) -> SourceFile:
+    """Read a source file; raises ``GShardError`` for one that is missing, unreadable, too large or no text."""
+    from gshard_ir.frontend.parser import decode
+
+    try:
+        with Path(path).open("rb") as file:
+            found = file.read(MAX_SOURCE_BYTES + 1)
+            size = max(os.fstat(file.fileno()).st_size, len(found))
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    if len(found) > MAX_SOURCE_BYTES:
+        raise fail(f"{path} is too large: {size:,} bytes, at most {MAX_SOURCE_BYTES:,} are read")
+    return decode(path, found)
+
+
+def _unreadable(path: str, error: Exception) -> GShardError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, IsADirectoryError):
+        return fail(f"{path} is a directory", suggestion=f"{path.rstrip('/')}/NAME.gshard")
+    near = _similar(path) if isinstance(error, FileNotFoundError) else None
+    return fail(f"cannot read {path}: {reason}", suggestion=near)
+
+
+def _similar(path: str) -> str | None:
+    from gshard_ir.data import nearest
+
+    folder = Path(path).parent
+    try:
+        names = sorted(p.name for p in folder.iterdir() if p.suffix == ".gshard")
+    except OSError:
+        return None
+    found = nearest(Path(path).name, names)
+    return str(folder / found) if found else None

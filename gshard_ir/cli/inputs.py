@@ -1,0 +1,94 @@
+"""Arguments of a program from ``.npy`` and ``.npz`` files, numbers, and a seed."""
+
+from __future__ import annotations
+
+import ast
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gshard_ir import data
+from gshard_ir.cli.output import Output, reason
+from gshard_ir.cli.usage import UsageError, usage
+from gshard_ir.errors import GShardError
+from gshard_ir.ir import Function
+from gshard_ir.opdef import Array
+
+HELP = (
+    "an argument or a struct field, by dotted name: a .npy file, a .npz file for all fields of a struct, or a number; "
+    "a bare .npz holds any of them. What is missing is random (see --seed)"
+)
+
+
+def collect(function: Function, words: Sequence[str], seed: str, out: Output | None) -> tuple[Array, ...]:
+    """Return one array per parameter: given ones checked, missing ones random, with a note of which on ``out``."""
+    given: dict[str, object] = {}
+    for word in words:
+        for name, value in _read(word).items():
+            if name in given:
+                raise usage(f"--input {word}: {name} is given twice")
+            given[name] = value
+    made = data.seeded(function, parse_seed(seed))
+    missing = [n for n in made if not any(n == g or n.startswith(f"{g}.") for g in given)]
+    if missing and out is not None:
+        out.note(f"random (seed {seed}): {', '.join(missing)}")
+    try:
+        return data.bind(function, (), {**given, **{n: made[n] for n in missing}})
+    except GShardError as error:
+        raise UsageError(error.diagnostics) from None
+
+
+def parse_seed(text: str) -> int:
+    """Read ``--seed``."""
+    if not re.fullmatch(r"\d{1,19}", text) or int(text) >= 2**63:
+        raise usage(f"--seed {text}: not an integer in [0, 2**63)")
+    return int(text)
+
+
+def _read(word: str) -> dict[str, object]:
+    """Return values by dotted name for one ``--input``."""
+    name, equals, path = word.partition("=")
+    if not equals:
+        name, path = "", word
+        if not path.endswith(".npz"):
+            raise usage(f"--input {word}: cannot read it", "an input is written NAME=FILE.npy, or FILE.npz")
+    elif not re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", name):
+        raise usage(f"--input {word}: {name!r} is no name")
+    number = _number(path) if name else None
+    if number is not None and not Path(path).exists():
+        return {name: number}
+    found = load(path)
+    if not isinstance(found, dict):
+        if not name:
+            raise usage(f"--input {word}: {path} holds a single array; say whose", suggestion=f"NAME={path}")
+        return {name: found}
+    return {f"{name}.{field}" if name else field: value for field, value in found.items()}
+
+
+def _number(text: str) -> int | float | bool | None:
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return value if isinstance(value, bool | int | float) else None
+
+
+def load(path: str) -> Array | dict[str, Array]:
+    """Read a ``.npy`` as an array or a ``.npz`` as arrays by name; nothing pickled is ever read."""
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return found
+        with found:
+            return {name: found[name] for name in found.files}
+    except FileNotFoundError:
+        raise usage(f"cannot read {path}: no such file") from None
+    except MemoryError:
+        raise usage(f"cannot read {path}: it does not fit into memory") from None
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        why = reason(error) if isinstance(error, OSError) and error.strerror else f"not a whole .npy or .npz ({text})"
+        raise usage(f"cannot read {path}: {why}") from None

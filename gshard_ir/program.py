@@ -1,0 +1,181 @@
+"""A compiled program: call it on arrays, look at any stage of it, run either oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gshard_ir import data
+from gshard_ir.errors import fail
+from gshard_ir.ir import Module, Op
+from gshard_ir.mesh import user_axes
+from gshard_ir.opdef import Array
+from gshard_ir.source import SourceFile
+
+if TYPE_CHECKING:
+    from gshard_ir.backends.jax_run import Executable
+    from gshard_ir.dump.propagated import Row
+    from gshard_ir.dump.traffic import Traffic
+    from gshard_ir.passes.propagate import Propagation
+    from gshard_ir.pipeline import Compiled
+
+TARGETS = ("jax", "jax-auto")
+STAGES = ("source", "ir", "propagated", "partitioned", "emitted")
+
+
+@dataclass(frozen=True)
+class Program:
+    """One entry def of a source file, type-checked, for one mesh. Later stages are computed when first asked for.
+
+    ``lowered`` is the global program; ``launch_bytes`` is what a collective's launch costs the search, in
+    bytes; ``search`` off keeps propagation's own plan.
+    """
+
+    file: SourceFile = field(repr=False)
+    lowered: Module = field(repr=False)
+    launch_bytes: float = 16384
+    search: bool = True
+
+    def __repr__(self) -> str:
+        return f"<gshard program {self.title}, mesh {self.lowered.mesh}>"
+
+    @property
+    def entry(self) -> str:
+        """Name of the def."""
+        return self.lowered.entry
+
+    @property
+    def title(self) -> str:
+        """``moe.gshard:moe``: the file without its folder, and the def."""
+        return f"{self.file.name.replace(chr(92), '/').rsplit('/', 1)[-1]}:{self.entry}"
+
+    @property
+    def mesh_sizes(self) -> dict[str, int]:
+        """The user's axes and their sizes, major to minor."""
+        return user_axes(self.lowered.mesh)
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """Every stage of the compiler. Raises ``GShardError`` when an annotation cannot be honoured."""
+        from gshard_ir.pipeline import compile_module
+
+        return compile_module(self.lowered, launch_bytes=self.launch_bytes, search=self.search)
+
+    @cached_property
+    def propagation(self) -> Propagation:
+        """Layouts by propagation alone. Raises ``GShardError`` for annotations that contradict themselves."""
+        if "compiled" in self.__dict__:
+            return self.compiled.propagation
+        from gshard_ir.passes.propagate import propagate
+        from gshard_ir.pipeline import prepare
+
+        prepared = prepare(self.lowered)
+        return propagate(prepared.main, prepared.mesh)
+
+    @property
+    def local(self) -> Module:
+        """What one device runs, in the IR, with explicit collectives."""
+        return self.compiled.partitioned.module
+
+    @cached_property
+    def reasons(self) -> dict[Op, str]:
+        """For each collective of :attr:`local`, what it is for."""
+        from gshard_ir.reasons import reasons
+
+        return reasons(self.compiled)
+
+    def traffic(self) -> Traffic:
+        """Return the collectives in program order with bytes sent per device, and their sums."""
+        return self._traffic
+
+    @cached_property
+    def _traffic(self) -> Traffic:
+        from gshard_ir.dump.traffic import traffic_of
+
+        return traffic_of(self.compiled, self.reasons)
+
+    def dump(self, stage: str = "partitioned", *, target: str = "jax", all: bool = False, format: str = "text") -> str:
+        """Return one stage as text, or as JSON with ``format="json"``.
+
+        ``stage`` is one of :data:`STAGES`; ``target`` one of :data:`TARGETS`, for ``emitted``; ``all`` shows
+        values inside called defs too.
+        """
+        from gshard_ir.dump.stages import report
+
+        found = report(self, stage, target=target, everything=all)
+        return found.json() if format == "json" else found.text()
+
+    def explain(self, name: str) -> list[Row]:
+        """Return propagation's layout of every value called ``name``, with the causes of each axis."""
+        from gshard_ir.dump.propagated import Causes
+
+        rows = Causes(self.compiled).rows()
+        found = [r for r in rows if r.view.name == name and not r.view.inner] or [
+            r for r in rows if r.view.name == name
+        ]
+        if not found:
+            near = data.nearest(name, [r.view.name for r in rows])
+            raise fail(f"{self.title} has no value {name}", suggestion=near)
+        return found
+
+    @property
+    def source(self) -> str:
+        """The emitted Python file: :func:`jax.shard_map` around what one device runs."""
+        return self.emit("jax")
+
+    def emit(self, target: str = "jax") -> str:
+        """Return the emitted Python file for one of :data:`TARGETS`."""
+        if target not in self._emitted:
+            self._emitted[target] = self._emit(target)
+        return self._emitted[target]
+
+    @cached_property
+    def _emitted(self) -> dict[str, str]:
+        return {}
+
+    def _emit(self, target: str) -> str:
+        if target == "jax":
+            from gshard_ir.backends import jax_shard_map
+
+            return jax_shard_map.emit(self.local, title=self.title, reasons=self.reasons)
+        if target == "jax-auto":
+            from gshard_ir.backends import jax_auto
+
+            return jax_auto.emit(self.compiled.prepared, self.local, title=self.title)
+        raise fail(f"unknown target {target}", None, f"targets are {', '.join(TARGETS)}")
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The emitted file, loaded for the jax devices of this process."""
+        from gshard_ir.backends.jax_run import Executable
+
+        return Executable(self.source, self.local)
+
+    def lower(self) -> Any:
+        """Return jax's ``Lowered`` of the emitted program; ``.compile()`` has ``as_text`` and ``memory_analysis``."""
+        return self.executable.lower()
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Run on the devices that jax has. Arguments as in :func:`gshard_ir.data.bind`; results are numpy arrays.
+
+        Raises ``GShardError`` for arguments that do not fit, and when jax has fewer devices than the mesh.
+        """
+        return self._run(self.executable, args, kwargs)
+
+    def reference(self, *args: object, **kwargs: object) -> Any:
+        """Run the unsharded program in numpy: what every other way of running it must equal."""
+        from gshard_ir.backends import reference_numpy
+
+        return self._run(lambda *arrays: reference_numpy.run(self.lowered, arrays), args, kwargs)
+
+    def simulate(self, *args: object, **kwargs: object) -> Any:
+        """Run every device's program in this process, in lock-step, in numpy."""
+        from gshard_ir.backends import spmd_numpy
+
+        return self._run(lambda *arrays: spmd_numpy.run(self.local, arrays), args, kwargs)
+
+    def _run(self, run: Callable[..., Sequence[Array]], args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+        arrays = data.bind(self.lowered.main, args, kwargs)
+        return data.join(self.lowered.main, run(*arrays))
