@@ -6,45 +6,55 @@ the order of arguments, statements whose value is lost.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from lark import Token, Tree
 
 from gshard_ir.errors import GShardError, fail
 from gshard_ir.frontend import ast
-from gshard_ir.frontend.blocks import MAX_NESTING, token_span, too_deep
+from gshard_ir.frontend.blocks import LAYOUT, MAX_NESTING, token_span, too_deep
+from gshard_ir.frontend.syntax_errors import BINARY, LITERALS
 from gshard_ir.source import SourceFile, Span
 from gshard_ir.types import DTYPES
 
 DECORATORS: Final = ("remat", "manual")
 
-# Rules that are nothing but their parts in order.
+# Rules that are nothing but their parts in order, and rules that are their one part or None.
 _SEQUENCES: Final = frozenset(
     {
         "file", "module", "const_names", "const_values", "decorators", "sizes", "params", "dims", "axes", "forbidden",
         "body", "arguments",
     }
 )  # fmt: skip
+_OPTIONS: Final = frozenset({"alias", "result", "annotation", "default", "bound", "step", "group"})
+_MEANT: Final = BINARY | LITERALS | {"NAME", "NOT", "TILDE", "AUGMENTED", "QUESTION", "ROUND", "SUBAXIS", "PENDING"}
 _CONSTANTS: Final = {"True": True, "False": False}
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a subtree stands for, how deep it is, and the tokens where it starts and ends (None: it is empty)."""
+
+    value: Any
+    depth: int = 0
+    first: Token | None = None
+    last: Token | None = None
 
 
 def build(file: SourceFile, tree: Tree[Token]) -> tuple[ast.Item, ...]:
     """Return the items of the parse tree of a whole file."""
     maker = _Builder(file)
-    done: dict[int, tuple[Any, int]] = {}
+    done: dict[int, _Made] = {}
     for node in tree.iter_subtrees():  # children come before their parents
-        parts = [done.pop(id(child)) if isinstance(child, Tree) else (child, 0) for child in node.children]
-        depth = max((depth for _, depth in parts), default=0)
-        if node.data in _SEQUENCES:
-            done[id(node)] = tuple(part for part, _ in parts), depth
-            continue
-        meta = node.meta
-        span = Span(file, meta.line, meta.column, meta.end_line, meta.end_column)
-        if depth >= MAX_NESTING:
-            raise GShardError(too_deep(span, "expressions and blocks"))
-        done[id(node)] = getattr(maker, node.data)(span, *(part for part, _ in parts)), depth + 1
-    items: tuple[ast.Item, ...] = done[id(tree)][0]
+        parts = [done.pop(id(part)) if isinstance(part, Tree) else _leaf(part) for part in node.children]
+        done[id(node)] = maker.make(node.data, parts)
+    items: tuple[ast.Item, ...] = done[id(tree)].value
     return items
+
+
+def _leaf(token: Token | None) -> _Made:
+    return _Made(token) if token is None or token.type in LAYOUT else _Made(token, 0, token, token)
 
 
 class _Builder:
@@ -52,6 +62,23 @@ class _Builder:
 
     def __init__(self, file: SourceFile) -> None:
         self._file = file
+
+    def make(self, rule: str, parts: list[_Made]) -> _Made:
+        """Return what ``rule`` stands for over its parts; punctuation only widens the span."""
+        first = next((part.first for part in parts if part.first is not None), None)
+        last = next((part.last for part in reversed(parts) if part.last is not None), None)
+        depth = max((part.depth for part in parts), default=0)
+        values = [v for part in parts if not isinstance(v := part.value, Token) or v.type in _MEANT]
+        if rule in _SEQUENCES:
+            return _Made(tuple(values), depth, first, last)
+        if rule in _OPTIONS:
+            return _Made(values[0] if values else None, depth, first, last)
+        assert first is not None and last is not None
+        start, end = token_span(self._file, first), token_span(self._file, last)
+        span = _join(start, end)
+        if depth >= MAX_NESTING:
+            raise GShardError(too_deep(span, "expressions and blocks"))
+        return _Made(getattr(self, rule)(span, *values), depth + 1, first, last)
 
     def _distinct(self, parts: tuple[Any, ...], what: str, owner: str) -> None:
         seen: set[str] = set()
@@ -63,14 +90,14 @@ class _Builder:
     # -- top level -----------------------------------------------------------------------------
 
     def import_decl(self, span: Span, module: tuple[Token, ...], *names: ast.ImportedName) -> ast.Import:
-        return ast.Import(".".join(module), names, span=_join(span, names[-1].span))
+        return ast.Import(".".join(module), names, span=span)
 
     def imported(self, span: Span, name: Token, alias: Token | None) -> ast.ImportedName:
         return ast.ImportedName(str(name), str(alias or name), span=span)
 
     def mesh_decl(self, span: Span, *axes: ast.MeshAxis) -> ast.MeshDecl:
         self._distinct(axes, "axis", "mesh")
-        return ast.MeshDecl(axes, span=_join(span, axes[-1].span) if axes else _first(span, len("mesh()")))
+        return ast.MeshDecl(axes, span=span)
 
     def mesh_axis(self, span: Span, name: Token, size: ast.Expr) -> ast.MeshAxis:
         return ast.MeshAxis(str(name), size, span=span)
@@ -79,14 +106,14 @@ class _Builder:
         if len(names) != len(values):
             message = f"const: {_count(len(names), 'name')} and {_count(len(values), 'value')}"
             raise fail(message, _join(names[0].span, values[-1].span), suggestion="one value for each name")
-        return ast.ConstDecl(names, values, span=_join(span, values[-1].span))
+        return ast.ConstDecl(names, values, span=span)
 
     def struct_decl(self, span: Span, name: ast.Name, *fields: ast.FieldDecl) -> ast.StructDecl:
         self._distinct(fields, "field", f"struct {name.id}")
-        return ast.StructDecl(name.id, fields, name.span, span=_join(span, fields[-1].span))
+        return ast.StructDecl(name.id, fields, name.span, span=span)
 
     def field(self, span: Span, name: Token, type_: ast.TypeExpr) -> ast.FieldDecl:
-        return ast.FieldDecl(str(name), type_, span=_join(span, type_.span))
+        return ast.FieldDecl(str(name), type_, span=span)
 
     def def_decl(
         self,
@@ -106,17 +133,16 @@ class _Builder:
                 edit = f"move {param.name} before {optional}"
                 raise fail(f"parameter {param.name} needs a default", param.span, note, suggestion=edit)
             optional = param.name if param.default is not None else None
-        span = _join(span, body[-1].span)
         return ast.Def(name.id, sizes, params, result, body, name.span, decorators, span=span)
 
-    def decorator(self, span: Span, name: Token, arguments: tuple[Any, ...] | None) -> ast.Decorator:
+    def decorator(self, span: Span, _at: Token, name: Token, arguments: tuple[Any, ...] = ()) -> ast.Decorator:
         if name not in DECORATORS:
             known = " and ".join(f"@{known}" for known in DECORATORS)
             raise fail(f"unknown decorator @{name}", token_span(self._file, name), suggestion=f"there are {known}")
-        for argument in arguments or ():
+        for argument in arguments:
             if isinstance(argument, ast.Keyword):
                 raise fail(f"@{name} takes no named arguments", argument.span, suggestion="axis names alone")
-        return ast.Decorator(str(name), arguments or (), span=_first(span, len(name) + 1))
+        return ast.Decorator(str(name), arguments, span=span)
 
     def param(self, span: Span, name: Token, type_: ast.TypeExpr | None, default: ast.Expr | None) -> ast.Param:
         return ast.Param(str(name), type_, default, span=span)
@@ -129,7 +155,7 @@ class _Builder:
     def array_type(self, span: Span, name: Token, dims: tuple[ast.DimExpr, ...], *suffixes: Any) -> ast.TypeExpr:
         if name in DTYPES:
             pending = tuple(part for part in suffixes if isinstance(part, ast.PendingExpr))
-            forbidden = tuple(axis for part in suffixes if isinstance(part, tuple) for axis in part[1:])
+            forbidden = tuple(axis for part in suffixes if isinstance(part, tuple) for axis in part)
             return ast.TensorTypeExpr(str(name), dims, pending, forbidden, span=span)
         if suffixes:
             message = f"{name} is no tensor type, so nothing follows its ]"
@@ -146,7 +172,13 @@ class _Builder:
         return ast.DimExpr(None, span=span)
 
     def split_dim(
-        self, span: Span, size: ast.Expr, axes: tuple[ast.AxisExpr, ...], question: Token | None, round_: Token | None
+        self,
+        span: Span,
+        size: ast.Expr,
+        _at: Token,
+        axes: tuple[ast.AxisExpr, ...],
+        question: Token | None,
+        round_: Token | None,
     ) -> ast.DimExpr:
         unsplit = next((axis for axis in axes if axis.name == "_"), None)
         if unsplit is not None and (len(axes) > 1 or question is not None or unsplit.size):
@@ -198,14 +230,14 @@ class _Builder:
         return ast.Return(value, span=span)
 
     def for_stmt(self, span: Span, target: ast.Expr, iterated: ast.Expr, body: tuple[ast.Stmt, ...]) -> ast.For:
-        return ast.For(_target(target), iterated, body, span=_join(span, body[-1].span))
+        return ast.For(_target(target), iterated, body, span=span)
 
     def while_stmt(self, span: Span, cond: ast.Expr, body: tuple[ast.Stmt, ...]) -> ast.While:
-        return ast.While(cond, body, span=_join(span, body[-1].span))
+        return ast.While(cond, body, span=span)
 
     def if_stmt(self, span: Span, cond: ast.Expr, then: tuple[ast.Stmt, ...], orelse: Any) -> ast.If:
         orelse = (orelse,) if isinstance(orelse, ast.If) else orelse or ()
-        return ast.If(cond, then, orelse, span=_join(span, (orelse or then)[-1].span))
+        return ast.If(cond, then, orelse, span=span)
 
     # -- expressions ---------------------------------------------------------------------------
 
@@ -312,10 +344,6 @@ def _unsplit(entry: ast.Expr) -> ast.Expr:
 
 def _join(first: Span, last: Span) -> Span:
     return Span(first.file, first.line, first.column, last.end_line, last.end_column)
-
-
-def _first(span: Span, width: int) -> Span:
-    return Span(span.file, span.line, span.column, span.line, span.column + width)
 
 
 def _count(n: int, noun: str) -> str:

@@ -108,7 +108,7 @@ _EXPRESSIONS: Final = (
     ),
     Mistake(
         "a line gives one set of names",
-        lambda f: f.type == "EQUAL" and "EQUAL" in f.before and not f.brackets,
+        lambda f: f.type == "EQUAL" and "EQUAL" in f.before[:-1] and not f.brackets,
         "one line for each '='",
         (body("a = b = x"), "const A = B = 3\n"),
     ),

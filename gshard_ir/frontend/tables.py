@@ -38,7 +38,7 @@ def build(*, strict: bool = False) -> Lark:
     import lark
 
     return lark.Lark(
-        _read(_GRAMMAR).decode(), parser="lalr", lexer="basic", start="file", propagate_positions=True, strict=strict
+        _read(_GRAMMAR).decode(), parser="lalr", lexer="basic", start="file", keep_all_tokens=True, strict=strict
     )
 
 
