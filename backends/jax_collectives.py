@@ -11,39 +11,15 @@ from typing import cast
 from gshard_ir.backends.jax_ops import Context, Renderer, code_of, full, ints
 from gshard_ir.backends.py_code import Code, axes_text, literal, tuple_text
 from gshard_ir.ir import Op
-from gshard_ir.mesh import Mesh
-from gshard_ir.passes.traffic import COLLECTIVES, moved_axes, of_op
+from gshard_ir.passes.traffic import COLLECTIVES, moved_axes, native_reduction
 from gshard_ir.sharding import Layout
 
 _COMBINE = {"sum": "jnp.sum", "max": "jnp.max", "min": "jnp.min", "prod": "jnp.prod"}
 
 
-def native_reduction(op: Op) -> bool:
-    """Can XLA's own reduction be used? Its float max and min may lose NaN, and jax has no product."""
-    kind, dtype = op.attrs["kind"], op.operands[0].dtype
-    return kind == "sum" or (kind in ("max", "min") and not dtype.is_float)
-
-
-def sent_bytes(op: Op, mesh: Mesh) -> float:
-    """Bytes each device sends in the emitted form of a collective.
-
-    Equals :func:`gshard_ir.passes.traffic.of_op` except for an all-reduce that is built from an exchange and a
-    gather, where the buffer is padded to whole pieces (or gathered, when that is no more).
-    """
-    found = of_op(op, mesh)
-    if found is None:
-        return 0.0
-    if op.name != "all_reduce" or native_reduction(op):
-        return found.sent
-    n, type_ = mesh.size(found.axes), op.operands[0].type
-    piece = -(-type_.size // n)
-    gathered = type_.size <= 2 * piece
-    return float((n - 1) * (type_.size if gathered else 2 * piece) * type_.dtype.itemsize)
-
-
 def _all_reduce(context: Context, op: Op, operands: Sequence[Code]) -> Code:
     x, axes, kind = full(operands[0], op.operands[0].type), axes_text(context.axes(op.attrs["axes"])), op.attrs["kind"]
-    if native_reduction(op):
+    if native_reduction(str(kind), op.operands[0].dtype):
         name = {"sum": "lax.psum", "max": "lax.pmax", "min": "lax.pmin"}[str(kind)]
         return code_of(f"{name}({x.text}, {axes})", op.result.type)
     combine = _COMBINE[str(kind)]
@@ -173,4 +149,4 @@ LOCAL_TABLE: dict[str, Renderer] = {
     "uniform_shard": _uniform_shard,
 }
 
-__all__ = ["COLLECTIVES", "LOCAL_TABLE", "native_reduction", "sent_bytes"]
+__all__ = ["COLLECTIVES", "LOCAL_TABLE"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gshard_ir.backends.jax_collectives import COLLECTIVES, LOCAL_TABLE, native_reduction, sent_bytes
+from gshard_ir.backends.jax_collectives import COLLECTIVES, LOCAL_TABLE
 from gshard_ir.backends.jax_file import (
     Port,
     assemble,
@@ -23,7 +23,7 @@ from gshard_ir.backends.jax_ops import TABLE, Context
 from gshard_ir.backends.py_code import comment_text, quoted, tuple_text
 from gshard_ir.ir import Module, Op
 from gshard_ir.mesh import Mesh, user_axes
-from gshard_ir.passes.traffic import of_op
+from gshard_ir.passes.traffic import of_module, of_op
 
 TABLES = {**TABLE, **LOCAL_TABLE}
 
@@ -55,9 +55,10 @@ def _collectives(local: Module) -> list[Op]:
 def _note(op: Op, mesh: Mesh, reason: str) -> str:
     """``moe.gshard:22 split(sent, 0, expert): all_to_all over expert, 114,688 bytes sent per device``."""
     moved = of_op(op, mesh)
-    axes = mesh.show_axes(moved.axes) if moved is not None and moved.axes else ""
+    assert moved is not None
+    axes = mesh.show_axes(moved.axes) if moved.axes else "no axis"
     kind = f" {op.attrs['kind']}" if "kind" in op.attrs else ""
-    what = f"{op.name}{kind} over {axes}, {bytes_text(sent_bytes(op, mesh))} sent per device"
+    what = f"{op.name}{kind} over {axes}, {bytes_text(moved.sent)} sent per device"
     return comment_text(" ".join(w for w in (show_place(op.span), f"{reason}:" if reason else "", what) if w))
 
 
@@ -70,7 +71,7 @@ def _summary(local: Module, padded: bool) -> list[str]:
     ops = _collectives(local)
     counts = {name: sum(op.name == name for op in ops) for name in COLLECTIVES}
     shown = ", ".join(f"{n} {name}" for name, n in counts.items() if n) or "no communication"
-    total = bytes_text(sum(sent_bytes(op, local.mesh) for op in ops))
+    total = bytes_text(sum(moved.sent for _, moved in of_module(local)))
     lines = [f"Each device sends {total}: {shown}."]
     if padded:
         lines.append("Dims that do not divide are padded: pad() the arguments to INPUTS, trim() the results.")
@@ -104,4 +105,4 @@ def mesh_line(mesh: Mesh, axes: Mapping[str, str]) -> str:
     return f"    mesh = Mesh(mesh.devices.reshape({tuple_text(mesh.sizes)}), {names})  # {', '.join(cut)} in pieces"
 
 
-__all__ = ["TABLES", "bytes_text", "emit", "mesh_line", "native_reduction", "sent_bytes"]
+__all__ = ["TABLES", "bytes_text", "emit", "mesh_line"]

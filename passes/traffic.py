@@ -2,7 +2,9 @@
 
 Ring accounting, per device, n = group size, B = the whole buffer (padding included): all_gather
 (n-1)/n of the result, all_reduce 2(n-1)/n, reduce_scatter and all_to_all (n-1)/n of the operand,
-permute B times the share of devices that send.
+permute B times the share of devices that send. An all_reduce that XLA's own reduction cannot do (see
+:func:`native_reduction`) is an exchange of pieces and a gather of the combined ones: as much where the
+buffer divides into n pieces, else the buffer is padded, or gathered whole when that is no more.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 from gshard_ir.ir import Attrs, Module, Op
 from gshard_ir.mesh import Mesh
 from gshard_ir.sharding import Layout
-from gshard_ir.types import TensorType
+from gshard_ir.types import DType, TensorType
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute")
 
@@ -43,9 +45,17 @@ def transfer(name: str, attrs: Attrs, operand: TensorType, result: TensorType, m
     assert isinstance(axes, tuple)
     names = tuple(str(a) for a in axes)
     n = mesh.size(names)
+    if name == "all_reduce" and not native_reduction(str(attrs["kind"]), operand.dtype):
+        piece = -(-operand.size // n)
+        return Transfer(name, names, float((n - 1) * min(operand.size, 2 * piece) * operand.dtype.itemsize))
     buffer = _buffer(name, attrs, operand, result, n)
     factor = 2 * (n - 1) / n if name == "all_reduce" else (n - 1) / n
     return Transfer(name, names, buffer * factor)
+
+
+def native_reduction(kind: str, dtype: DType) -> bool:
+    """Can a device's own reduction combine this? Its float max and min may lose NaN; jax has no product."""
+    return kind == "sum" or (kind in ("max", "min") and not dtype.is_float)
 
 
 def _buffer(name: str, attrs: Attrs, operand: TensorType, result: TensorType, n: int) -> int:
