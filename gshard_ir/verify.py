@@ -117,16 +117,15 @@ class _FunctionCheck:
             self.region(region)
         self.at = op
         self.define(op.results)
-        self.types(op, record)
+        try:
+            self.types(op, record)
+        except opdef.OpError as error:
+            raise CheckError(" ".join((error.message, *error.notes))) from None
 
     # Types
 
     def types(self, op: Op, record: opdef.OpDef) -> None:
-        types = [v.type for v in op.operands]
-        try:
-            inferred: Sequence[TensorType] = opdef.infer(op.name, types, op.attrs)
-        except opdef.OpError as error:
-            raise CheckError(" ".join((error.message, *error.notes))) from None
+        inferred: Sequence[TensorType] = opdef.infer(op.name, [v.type for v in op.operands], op.attrs)
         if op.name == "call":
             inferred = self.call(op)
         found = [v.type for v in op.results]

@@ -187,10 +187,13 @@ def _check_rule(op: Op, record: OpDef, mesh: Mesh) -> None:
     if not all(isinstance(t, ShardedType) for t in sharded):
         return
     types = [t for t in sharded if isinstance(t, ShardedType)]
-    attrs = _global_attrs(op, record, types[-1])
-    if attrs is None:
-        return
-    rule = rule_of(op.name, [TensorType(t.dtype, t.whole) for t in types[: len(op.operands)]], attrs)
+    attrs = _global_attrs(op, types)
+    wholes = [TensorType(t.dtype, t.whole) for t in types]
+    inputs, outputs = tuple(wholes[: len(op.operands)]), tuple(wholes[len(op.operands) :])
+    if record.infer(inputs, attrs) != outputs:
+        found = ", ".join(map(str, record.infer(inputs, attrs)))
+        raise CheckError(f"{op.name} makes {found} of the whole tensors, the result says {types[-1]}")
+    rule = rule_of(op.name, inputs, attrs)
     split = _split(rule, types, mesh)
     for i, (dims, type_) in enumerate(zip((*rule.operands, *rule.results), types, strict=True)):
         if project(dims, split) != type_.layout.dims:
@@ -207,11 +210,19 @@ def _check_rule(op: Op, record: OpDef, mesh: Mesh) -> None:
     _check_pending(op, rule, split, types, mesh)
 
 
-def _global_attrs(op: Op, record: OpDef, result: ShardedType) -> Attrs | None:
-    """Undo ``localize``: attributes on global types, or None where an op's positions cannot be recovered."""
-    if record.localize is None:
-        return op.attrs
-    return {**op.attrs, "shape": result.whole} if "shape" in op.attrs else None
+def _global_attrs(op: Op, types: Sequence[ShardedType]) -> Attrs:
+    """Undo ``localize``: put global sizes where attributes hold local ones."""
+    attrs = dict(op.attrs)
+    if "shape" in attrs:
+        attrs["shape"] = types[-1].whole
+    if op.name == "slice":
+        limits = attrs["limits"]
+        assert isinstance(limits, tuple)
+        attrs["limits"] = tuple(
+            whole if limit == local else limit
+            for limit, local, whole in zip(limits, types[0].shape, types[0].whole, strict=True)
+        )
+    return attrs
 
 
 def _split(rule: Rule, types: Sequence[ShardedType], mesh: Mesh) -> Split:
