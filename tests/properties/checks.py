@@ -7,12 +7,15 @@ import random
 import numpy as np
 
 from gshard_ir.backends import reference_numpy, spmd_numpy
-from gshard_ir.passes.plan import local_space
 from gshard_ir.opdef import opdef
-from gshard_ir.passes.strategies import initial
+from gshard_ir.passes.partition import partition
+from gshard_ir.passes.plan import Plan, local_space
+from gshard_ir.passes.propagate import propagate
+from gshard_ir.passes.strategies import candidates, initial
 from gshard_ir.passes.traffic import of_module
-from gshard_ir.pipeline import Compiled, compile_module
-from properties.programs import Program
+from gshard_ir.pipeline import Compiled, compile_module, prepare
+from gshard_ir.verify import verify
+from properties.programs import Chooser, Program
 
 
 class Seeded:
@@ -47,6 +50,26 @@ def check(program: Program, *, search: bool = True, launch_bytes: float = 16384)
     return compiled
 
 
+def check_any_plan(program: Program, choose: Chooser) -> None:
+    """Run every op in a way picked at random, cheap or not: what the rules claim must hold on all of them."""
+    prepared = prepare(program.module)
+    main, mesh = prepared.main, prepared.mesh
+    found = propagate(main, mesh)
+    tied = {op.operands[1] for op in main.body.ops if op.name == "like"}
+    strategies = {}
+    for op in main.body.ops:
+        ways = candidates(op, found, initial(op, found))
+        free = not any(v in tied for v in op.results)
+        strategies[op] = ways[choose.below(len(ways))] if free else ways[0]
+    params = tuple(found.layouts[v] for v in main.params)
+    results = tuple(found.layouts[v] for v in main.results)
+    local = partition(prepared, Plan(main, mesh, found.rules, strategies, params, results)).module
+    verify(local)
+    expected = reference_numpy.run(program.module, program.args)
+    for name, a, b in zip(main.result_names, expected, spmd_numpy.run(local, program.args), strict=True):
+        assert same(a, b), f"{name}: unsharded\n{a}\nsharded\n{b}"
+
+
 def honoured(compiled: Compiled) -> None:
     """Every annotation got exactly what it asked for."""
     for value, pin in compiled.propagation.pins.items():
@@ -64,3 +87,15 @@ def admissible(compiled: Compiled) -> None:
             assert local_space(rule, refined.plan.strategies[op].split, mesh) <= local_space(rule, first.split, mesh)
     sent = sum(t.sent + refined.plan.launch_bytes for _, t in of_module(compiled.partitioned.module))
     assert sent <= refined.price + 1e-6, "the emitted steps cost more than the plan was priced at"
+
+
+def check_on_jax(program: Program, *, search: bool = True) -> None:
+    """Emit, run on fake devices, and compare with the unsharded numpy meaning."""
+    from gshard_ir.backends import jax_run, jax_shard_map
+
+    compiled = compile_module(program.module, search=search)
+    expected = reference_numpy.run(program.module, program.args)
+    local = compiled.partitioned.module
+    found = jax_run.run(jax_shard_map.emit(local), local, program.args)
+    for name, a, b in zip(program.module.main.result_names, expected, found, strict=True):
+        assert same(a, b), f"{name}: unsharded\n{a}\non jax\n{b}"

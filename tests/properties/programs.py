@@ -159,7 +159,9 @@ def binary(s: State) -> Value | None:
     if x is None or y is None:
         return None
     a, b = s.facts[x], s.facts[y]
-    name = s.pick(["add", "sub", "mul", "max", "min"] + ([] if is_float(x) else ["floor_div", "mod", "rem", "and", "or", "xor"]))
+    name = s.pick(
+        ["add", "sub", "mul", "max", "min"] + ([] if is_float(x) else ["floor_div", "mod", "rem", "and", "or", "xor"])
+    )
     if name == "mul":
         return s.add(name, x, y, fact=Fact(a.bound * b.bound, a.grain + b.grain))
     bound = a.bound + b.bound if name in ("add", "sub") else max(a.bound, b.bound)
@@ -522,6 +524,8 @@ def generate(choose: Chooser, *, exact_only: bool = False, most: int = 12) -> Pr
     body = s.builder.region(*results)
     names = tuple(f"p{i}" for i in range(len(s.args)))
     outs = tuple(f"r{i}" for i in range(len(results)))
-    pins = tuple(random_sharding(s, v.type.rank) if v.type.rank and v.dtype != KEY and s.chance(4) else None for v in results)
+    pins = tuple(
+        random_sharding(s, v.type.rank) if v.type.rank and v.dtype != KEY and s.chance(4) else None for v in results
+    )
     function = Function("main", body, names, outs, tuple(s.shardings), pins)
     return Program(Module(mesh, {"main": function}, "main"), s.args)
