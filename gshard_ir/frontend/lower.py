@@ -1,0 +1,247 @@
+"""From a syntax tree to a module of the IR."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from gshard_ir.errors import GShardError, fail
+from gshard_ir.frontend import ast
+from gshard_ir.frontend.lower_consts import whole
+from gshard_ir.frontend.lower_defs import Instance, Lowering
+from gshard_ir.frontend.lower_units import Unit
+from gshard_ir.frontend.lower_values import POISON, DefRef, Item, Poisoned, describe, is_static, nearest
+from gshard_ir.ir import Function, Module
+from gshard_ir.mesh import Mesh
+from gshard_ir.source import SourceFile
+
+MAX_DEVICES = 2**31 - 1
+
+
+def load(path: str | Path, name: str | None = None) -> SourceFile:
+    """Read a program; ``name`` is what diagnostics call it. Raises a diagnostic when it cannot be read."""
+    from gshard_ir.frontend.parser import decode
+
+    shown = name or str(path)
+    try:
+        return decode(shown, Path(path).read_bytes())
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise fail(f"cannot read {shown}: {reason}") from None
+
+
+def lower(
+    program: ast.Program,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    defines: Mapping[str, int | float | bool | str] | None = None,
+    entry: str | None = None,
+) -> Module:
+    """Check a program and return its IR, one function per def instance.
+
+    ``mesh`` overrides the sizes of the declared axes (an axis left out gets size 1), ``defines`` the values
+    of consts; ``entry`` names a def: by default ``main``, else the only def, else the last one. Raises
+    :class:`~gshard_ir.errors.GShardError` with all errors found, one per statement.
+    """
+    lowering = Lowering()
+    with _deep_stack():
+        unit = Unit(program, is_std=False, report=lowering.report)
+        unit.declare(lowering.std)
+        _consts(lowering, unit, defines or {})
+        _mesh(lowering, unit, mesh)
+        for name in unit.structs:
+            _quietly(lowering, lambda name=name: lowering.struct(unit, name, unit.structs[name].name_span))  # type: ignore[misc]
+        chosen = _quietly(lowering, lambda: _entry(program, unit, entry))
+        instance = None
+        if isinstance(chosen, DefRef):
+            instance = _lower_entry(lowering, chosen)
+            for ref in unit.defs.values():
+                if ref is not chosen:
+                    _check(lowering, ref)
+    if lowering.diagnostics or instance is None:
+        raise GShardError(sorted(lowering.diagnostics, key=lambda d: _order(d.span, program)))
+    return _module(lowering, instance)
+
+
+def _order(span: object, program: ast.Program) -> tuple[int, int]:
+    """Sort diagnostics by position; those without one come first."""
+    from gshard_ir.source import Span
+
+    if not isinstance(span, Span):
+        return (0, 0)
+    own = next((s for s in span.stack() if s.file is program.span.file), span)
+    return (own.line, own.column)
+
+
+@contextmanager
+def _deep_stack() -> Iterator[None]:
+    """Allow the recursion that nested calls of deep expressions need; both depths are bounded elsewhere."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 100_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _quietly(lowering: Lowering, action: object) -> object:
+    """Run an action; report its error and return None."""
+    assert callable(action)
+    try:
+        return action()
+    except GShardError as error:
+        lowering.report(error)
+    except Poisoned:
+        pass
+    return None
+
+
+# ---- top level
+
+
+def _consts(lowering: Lowering, unit: Unit, defines: Mapping[str, int | float | bool | str]) -> None:
+    """Evaluate consts in order; a define replaces the value of one."""
+    ev = lowering.evaluator(unit)
+    declared = [n.id for item in unit.program.items if isinstance(item, ast.ConstDecl) for n in item.names]
+    for name in defines:
+        if name not in declared:
+            edit = nearest(name, declared)
+            lowering.report(fail(f"the program has no const {name} to define", suggestion=edit and f"-D {edit}=.."))
+    for item in unit.program.items:
+        if not isinstance(item, ast.ConstDecl):
+            continue
+        for name, value in zip(item.names, item.values, strict=True):
+            try:
+                unit.enter(name.id, name.span)
+                unit.items[name.id] = POISON
+                unit.items[name.id] = _define(defines[name.id]) if name.id in defines else _const(ev.eval(value), value)
+            except GShardError as error:
+                lowering.report(error)
+            except Poisoned:
+                pass
+    # Instances made for consts saw no mesh yet.
+    lowering.instances.clear()
+    lowering.names.clear()
+
+
+def _define(value: int | float | bool | str) -> Item:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return whole(value, "a defined const", None, low=-(2**63) + 1, high=2**63 - 1)  # type: ignore[arg-type]
+    return value
+
+
+def _const(item: Item, node: ast.Expr) -> Item:
+    if not is_static(item):
+        raise fail(f"a const is known at compile time, found {describe(item)}", node.span)
+    return item
+
+
+def _mesh(lowering: Lowering, unit: Unit, override: Mapping[str, int] | None) -> None:
+    """Set the mesh: declared axes, with the sizes of the override if there is one."""
+    found = [item for item in unit.program.items if isinstance(item, ast.MeshDecl)]
+    for extra in found[1:]:
+        lowering.report(fail("the mesh is declared twice", extra.span, suggestion="one mesh(..) with all axes"))
+    ev, sizes = lowering.evaluator(unit), dict[str, int]()
+    for axis in found[0].axes if found else ():
+        try:
+            value = ev.eval(axis.size)
+            sizes[axis.name] = whole(value, f"the size of axis {axis.name}", axis.size.span, low=1, high=MAX_DEVICES)
+        except GShardError as error:
+            lowering.report(error)
+            sizes[axis.name] = 1
+        except Poisoned:
+            sizes[axis.name] = 1
+    if override is not None:
+        sizes = _overridden(lowering, sizes, override, bool(found))
+    if "_" in sizes:
+        lowering.report(fail("an axis cannot be called _", found[0].span if found else None))
+    mesh = Mesh(tuple(sizes), tuple(sizes.values()))
+    if mesh.devices > MAX_DEVICES:
+        lowering.report(
+            fail(f"a mesh of {mesh.devices:,} devices", found[0].span if found else None, f"at most {MAX_DEVICES:,}")
+        )
+        return
+    lowering.mesh = mesh
+
+
+def _overridden(
+    lowering: Lowering, sizes: Mapping[str, int], override: Mapping[str, int], declared: bool
+) -> dict[str, int]:
+    for name, size in override.items():
+        if declared and name not in sizes:
+            names = ", ".join(f"{n}={s}" for n, s in sizes.items())
+            edit = nearest(name, list(sizes)) or (f"{next(iter(sizes))}={size}" if sizes else None)
+            lowering.report(
+                fail(f"the program declares no mesh axis {name}", None, f"it declares {names}", suggestion=edit)
+            )
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_DEVICES:
+            lowering.report(fail(f"the size of mesh axis {name} must be a positive integer, found {size!r}"))
+            return dict(sizes)
+    return {name: override.get(name, 1) for name in sizes} if declared else dict(override)
+
+
+def _entry(program: ast.Program, unit: Unit, name: str | None) -> DefRef:
+    """Choose the entry def."""
+    if not unit.defs:
+        raise fail("the program has no def", program.span, suggestion="def main(x: f32[8]) -> f32[8]: ..")
+    if name is not None and name not in unit.defs:
+        edit = nearest(name, list(unit.defs)) or " or ".join(list(unit.defs)[:8])
+        raise fail(f"{program.span.file.name} has no def {name}", suggestion=edit)
+    return unit.defs[name or ("main" if "main" in unit.defs else list(unit.defs)[-1])]
+
+
+def _lower_entry(lowering: Lowering, ref: DefRef) -> Instance | None:
+    try:
+        instance = lowering.instance(ref, lowering.entry_arguments(ref), None, ref.node.name_span)
+    except GShardError as error:
+        lowering.report(error)
+        return None
+    except Poisoned:
+        return None
+    if instance.function is not None and not instance.function.results:
+        lowering.report(fail(f"{ref.node.name} returns no tensor", ref.node.name_span))
+    return instance
+
+
+def _check(lowering: Lowering, ref: DefRef) -> None:
+    """Check a def that the entry does not reach, if its own types say everything."""
+    if any(f is not None and f.name == ref.node.name for f in (i.function for i in lowering.instances.values())):
+        return
+    untyped = any(p.type is None and p.default is None for p in ref.node.params)
+    spare = any(
+        isinstance(p.type, ast.NamedType) and p.type.name in ("int", "float", "bool", "str") for p in ref.node.params
+    )
+    if not ref.node.sizes and not untyped and not spare and not _open(ref.node):
+        _lower_entry_quietly(lowering, ref)
+
+
+def _lower_entry_quietly(lowering: Lowering, ref: DefRef) -> None:
+    try:
+        lowering.instance(ref, lowering.entry_arguments(ref), None, ref.node.name_span)
+    except GShardError as error:
+        lowering.report(error)
+    except Poisoned:
+        pass
+
+
+def _open(node: ast.Def) -> bool:
+    types = [p.type for p in node.params]
+    return any(isinstance(t, ast.TensorTypeExpr) and any(d.size is None for d in t.dims) for t in types)
+
+
+# ---- the module
+
+
+def _module(lowering: Lowering, entry: Instance) -> Module:
+    """Collect the functions that the entry reaches, the entry first, then in order of their first call."""
+    made = {i.name: i.function for i in lowering.instances.values() if i.function is not None}
+    functions: dict[str, Function] = {}
+    waiting = [entry.name]
+    while waiting:
+        name = waiting.pop(0)
+        if name not in functions:
+            functions[name] = made[name]
+            waiting += [str(op.attrs["callee"]) for op in made[name].body.walk() if op.name == "call"]
+    return Module(lowering.mesh, functions, entry.name)

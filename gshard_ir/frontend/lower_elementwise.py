@@ -1,0 +1,169 @@
+"""Builtins that work element by element."""
+
+from __future__ import annotations
+
+import math
+
+from gshard_ir.errors import fail
+from gshard_ir.frontend.lower_arith import Term, align, binary, function
+from gshard_ir.frontend.lower_builtins import Site, builtin
+from gshard_ir.frontend.lower_values import Item, describe, text_of
+from gshard_ir.ir import Value
+from gshard_ir.types import BOOL, KEY
+
+_UNARY = {
+    "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh",
+    "sin": "sin", "cos": "cos", "sigmoid": "logistic", "logistic": "logistic", "abs": "abs", "absolute": "abs",
+    "fabs": "abs", "sign": "sign", "floor": "floor", "ceil": "ceil", "round": "round", "rint": "round",
+    "negative": "neg", "isnan": "is_nan", "isfinite": "is_finite",
+}  # fmt: skip
+
+_OPERATORS = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "floor_divide": "//", "mod": "%",
+    "remainder": "%", "power": "**", "pow": "**", "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=",
+    "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+}  # fmt: skip
+
+
+@builtin(*(f"{name}(x)" for name in _UNARY))
+def _unary(s: Site) -> Item:
+    return function(s.emit, _UNARY[s.name], s.name, s.term("x"), s.span)
+
+
+@builtin(*(f"{name}(x1, x2)" for name in _OPERATORS))
+def _operator(s: Site) -> Item:
+    return binary(s.emit, _OPERATORS[s.name], s.term("x1"), s.term("x2"), s.span)
+
+
+@builtin("maximum(x1, x2)", "minimum(x1, x2)", "fmod(x1, x2)")
+def _extreme(s: Site) -> Item:
+    a, b = s.args["x1"], s.args["x2"]
+    numbers = [i for i in (a, b) if isinstance(i, int | float) and not isinstance(i, bool)]
+    if len(numbers) == 2:
+        x, y = numbers
+        return max(x, y) if s.name == "maximum" else min(x, y) if s.name == "minimum" else math.fmod(x, y or math.nan)
+    left, right = align(s.emit, s.name, (s.term("x1"), s.term("x2")), s.span)
+    name = {"maximum": "max", "minimum": "min", "fmod": "rem"}[s.name]
+    return s.op(name, left, right, at=("x1", "x2"))
+
+
+@builtin("logical_and(x1, x2)", "logical_or(x1, x2)", "logical_xor(x1, x2)")
+def _logical(s: Site) -> Item:
+    for arg in ("x1", "x2"):
+        item = s.args[arg]
+        if not isinstance(item, bool) and not (isinstance(item, Value) and item.dtype == BOOL):
+            raise s.fail(f"{arg} must be bool, found {describe(item)}", arg, suggestion=f"{text_of(s.where(arg))} != 0")
+    op = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}[s.name]
+    return binary(s.emit, op, s.term("x1"), s.term("x2"), s.span)
+
+
+@builtin("logical_not(x)")
+def _logical_not(s: Site) -> Item:
+    x = s.tensor()
+    if x.dtype != BOOL:
+        raise s.fail(f"x must be bool, found {x.type}", "x", suggestion=f"{text_of(s.where('x'))} == 0")
+    return s.op("not", x, at=("x",))
+
+
+@builtin("bitwise_not(x)", "invert(x)")
+def _not(s: Site) -> Item:
+    return s.op("not", s.tensor(), at=("x",))
+
+
+@builtin("isinf(x)")
+def _isinf(s: Site) -> Item:
+    x = s.op("abs", s.numeric(), at=("x",))
+    return binary(s.emit, "==", Term(x, s.where("x")), Term(math.inf, s.span), s.span)
+
+
+@builtin("where(condition, x, y)")
+def _where(s: Site) -> Item:
+    condition = s.args["condition"]
+    if isinstance(condition, bool):
+        return s.args["x"] if condition else s.args["y"]
+    pred = s.tensor("condition")
+    if pred.dtype != BOOL:
+        raise s.fail(
+            f"the condition must be bool, found {pred.type}",
+            "condition",
+            suggestion=f"{text_of(s.where('condition'))} != 0",
+        )
+    terms = (s.term("condition"), s.term("x"), s.term("y"))
+    pred, x, y = align(s.emit, s.name, terms, s.span, shape_only=1)
+    return s.op("select", pred, x, y, at=("condition", "x", "y"))
+
+
+@builtin("clip(arr, min=None, max=None)")
+def _clip(s: Site) -> Item:
+    value: Item = s.args["arr"]
+    if not isinstance(value, Value):
+        raise s.fail(f"arr must be a tensor, found {describe(value)}", "arr")
+    for arg, op in (("min", "max"), ("max", "min")):
+        if s.args[arg] is not None:
+            x, bound = align(s.emit, s.name, (Term(value, s.where("arr")), s.term(arg)), s.span)
+            value = s.op(op, x, bound, at=("arr", arg))
+    return value
+
+
+@builtin("relu(x)")
+def _relu(s: Site) -> Item:
+    x = s.numeric()
+    return s.op("max", x, s.emit.constant(0, x.dtype, x.shape, s.span))
+
+
+@builtin("square(x)")
+def _square(s: Site) -> Item:
+    x = s.numeric()
+    return s.op("mul", x, x)
+
+
+@builtin("reciprocal(x)")
+def _reciprocal(s: Site) -> Item:
+    return binary(s.emit, "/", Term(1.0, s.span), s.term("x"), s.span)
+
+
+@builtin("cast(x, dtype)")
+def _cast(s: Site) -> Item:
+    item, dtype = s.args["x"], s.dtype()
+    if isinstance(item, int | float):
+        if dtype == BOOL:
+            return s.emit.constant(bool(item), dtype, (), s.span)
+        if dtype.is_integer and not math.isfinite(item):
+            raise s.fail(f"{item} has no value as {dtype}", "x")
+        return s.emit.constant(float(item) if dtype.is_float else int(item), dtype, (), s.span)
+    x = s.tensor()
+    if x.dtype == KEY:
+        raise s.fail("a random key is not a number", "x", suggestion="uniform(key, shape) to draw")
+    return s.emit.cast(x, dtype, s.span)
+
+
+@builtin("int(x)", "float(x)", "len(x)")
+def _convert(s: Site) -> Item:
+    item = s.args["x"]
+    if s.name == "len":
+        if isinstance(item, tuple | str):
+            return len(item)
+        if isinstance(item, Value) and item.shape:
+            return item.shape[0]
+        raise s.fail(f"x must be a tuple or a tensor, found {describe(item)}", "x")
+    if isinstance(item, Value):
+        edit = f"cast({text_of(s.where('x'))}, {'i32' if s.name == 'int' else 'f32'})"
+        raise s.fail("x must be known at compile time", "x", suggestion=edit)
+    if not isinstance(item, int | float):
+        raise s.fail(f"x must be a number, found {describe(item)}", "x")
+    if s.name == "float":
+        return float(item)
+    if not math.isfinite(item) or abs(item) > 2**63 - 1:
+        raise s.fail(f"{item} is no integer in range", "x")
+    return int(item)
+
+
+@builtin("require(condition, message)")
+def _require(s: Site) -> Item:
+    if not isinstance(s.args["message"], str):
+        raise s.fail(f"message must be a string, found {describe(s.args['message'])}", "message")
+    if isinstance(s.args["condition"], Value):
+        raise s.fail(f"the condition must be known at compile time, found {describe(s.args['condition'])}", "condition")
+    if not s.boolean("condition"):
+        raise fail(str(s.args["message"]), s.span)
+    return None
