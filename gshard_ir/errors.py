@@ -13,7 +13,8 @@ class Diagnostic:
     """One mistake, ready to print.
 
     ``span`` is the exact expression at fault; ``also`` are further places on the same or other
-    lines (span, short label); ``notes`` say what was expected and found; ``suggestion`` is one edit.
+    lines (span, short label; without a label on the same line, one more caret under it); ``notes`` say
+    what was expected and found; ``suggestion`` is one edit.
     """
 
     message: str
@@ -29,8 +30,10 @@ class Diagnostic:
             lines = [f"error: {self.message}"]
         else:
             place = f"{self.span.file.name}:{self.span.line}:{self.span.column}"
-            lines = [f"{place}: error: {self.message}", *self._excerpt(self.span)]
+            lines = [f"{place}: error: {self.message}", *self._excerpt(self.span, self._beside(self.span))]
         for span, label in self.also:
+            if not label and self.span is not None and span in self._beside(self.span):
+                continue
             lines += [f"  {span.file.name}:{span.line}:{span.column}: {label}", *self._excerpt(span)]
         lines += [f"   {note}" for note in self.notes]
         if self.span is not None:
@@ -41,7 +44,11 @@ class Diagnostic:
             lines.append(f"   try: {self.suggestion}")
         return "\n".join(lines)
 
-    def _excerpt(self, span: Span) -> list[str]:
+    def _beside(self, span: Span) -> list[Span]:
+        """Places without a label that share a line with ``span``."""
+        return [s for s, label in self.also if not label and s.file is span.file and s.line == span.line]
+
+    def _excerpt(self, span: Span, beside: Iterable[Span] = ()) -> list[str]:
         text = span.file.line(span.line)
         if not text.strip():
             return []
@@ -49,7 +56,12 @@ class Diagnostic:
         start, width = _window(text, span.column, end)
         shown = "".join(ch if ch.isprintable() else " " for ch in text[start : start + 160])
         gutter = f"{span.line:5d} | "
-        return [gutter + shown, " " * (len(gutter) + span.column - 1 - start) + "^" * width]
+        carets = [" "] * (span.column - 1 - start) + ["^"] * width
+        for other in beside:
+            first, past = max(other.column - 1 - start, 0), min(other.end_column - 1 - start, 160)
+            carets += [" "] * (past - len(carets))
+            carets[first:past] = ["^"] * (past - first)
+        return [gutter + shown, " " * len(gutter) + "".join(carets)]
 
 
 def _window(text: str, column: int, end: int) -> tuple[int, int]:

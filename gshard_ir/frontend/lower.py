@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from gshard_ir.errors import GShardError, fail
+from gshard_ir.errors import GShardError, InternalError, fail
 from gshard_ir.frontend import ast
 from gshard_ir.frontend.lower_consts import whole
 from gshard_ir.frontend.lower_defs import Instance, Lowering
+from gshard_ir.frontend.lower_types import STATIC_KINDS
 from gshard_ir.frontend.lower_units import Unit
 from gshard_ir.frontend.lower_values import POISON, DefRef, Item, Poisoned, describe, is_static, nearest
 from gshard_ir.ir import Function, Module
 from gshard_ir.mesh import Mesh
-from gshard_ir.source import SourceFile
+from gshard_ir.source import SourceFile, Span
 
 MAX_DEVICES = 2**31 - 1
 
@@ -52,27 +53,19 @@ def lower(
         _consts(lowering, unit, defines or {})
         _mesh(lowering, unit, mesh)
         for name in unit.structs:
-            _quietly(lowering, lambda name=name: lowering.struct(unit, name, unit.structs[name].name_span))  # type: ignore[misc]
-        chosen = _quietly(lowering, lambda: _entry(program, unit, entry))
-        instance = None
-        if isinstance(chosen, DefRef):
-            instance = _lower_entry(lowering, chosen)
-            for ref in unit.defs.values():
-                if ref is not chosen:
-                    _check(lowering, ref)
-    if lowering.diagnostics or instance is None:
-        raise GShardError(sorted(lowering.diagnostics, key=lambda d: _order(d.span, program)))
+            with _reported(lowering):
+                lowering.struct(unit, name, unit.structs[name].name_span)
+        instance = _defs(lowering, program, unit, entry)
+    if lowering.diagnostics:
+        raise GShardError(sorted(lowering.diagnostics, key=lambda d: _order(d.span)))
+    if instance is None:
+        raise InternalError("a program without diagnostics has no entry")
     return _module(lowering, instance)
 
 
-def _order(span: object, program: ast.Program) -> tuple[int, int]:
+def _order(span: Span | None) -> tuple[int, int]:
     """Sort diagnostics by position; those without one come first."""
-    from gshard_ir.source import Span
-
-    if not isinstance(span, Span):
-        return (0, 0)
-    own = next((s for s in span.stack() if s.file is program.span.file), span)
-    return (own.line, own.column)
+    return (span.line, span.column) if span else (0, 0)
 
 
 @contextmanager
@@ -86,16 +79,15 @@ def _deep_stack() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def _quietly(lowering: Lowering, action: object) -> object:
-    """Run an action; report its error and return None."""
-    assert callable(action)
+@contextmanager
+def _reported(lowering: Lowering) -> Iterator[None]:
+    """Report an error instead of raising it."""
     try:
-        return action()
+        yield
     except GShardError as error:
         lowering.report(error)
     except Poisoned:
         pass
-    return None
 
 
 # ---- top level
@@ -112,15 +104,12 @@ def _consts(lowering: Lowering, unit: Unit, defines: Mapping[str, int | float | 
     for item in unit.program.items:
         if not isinstance(item, ast.ConstDecl):
             continue
-        for name, value in zip(item.names, item.values, strict=True):
-            try:
-                unit.enter(name.id, name.span)
-                unit.items[name.id] = POISON
-                unit.items[name.id] = _define(defines[name.id]) if name.id in defines else _const(ev.eval(value), value)
-            except GShardError as error:
-                lowering.report(error)
-            except Poisoned:
-                pass
+        for const, value in zip(item.names, item.values, strict=True):
+            with _reported(lowering):
+                unit.enter(const.id, const.span)
+                unit.items[const.id] = POISON
+                given = _define(defines[const.id]) if const.id in defines else _const(ev.eval(value), value)
+                unit.items[const.id] = given
     # Instances made for consts saw no mesh yet.
     lowering.instances.clear()
     lowering.names.clear()
@@ -192,43 +181,34 @@ def _entry(program: ast.Program, unit: Unit, name: str | None) -> DefRef:
     return unit.defs[name or ("main" if "main" in unit.defs else list(unit.defs)[-1])]
 
 
-def _lower_entry(lowering: Lowering, ref: DefRef) -> Instance | None:
-    try:
-        instance = lowering.instance(ref, lowering.entry_arguments(ref), None, ref.node.name_span)
-    except GShardError as error:
-        lowering.report(error)
-        return None
-    except Poisoned:
-        return None
-    if instance.function is not None and not instance.function.results:
-        lowering.report(fail(f"{ref.node.name} returns no tensor", ref.node.name_span))
+def _defs(lowering: Lowering, program: ast.Program, unit: Unit, entry: str | None) -> Instance | None:
+    """Lower the entry, and check the other defs whose own types say everything."""
+    instance = None
+    with _reported(lowering):
+        chosen = _entry(program, unit, entry)
+        instance = _as_entry(lowering, chosen)
+        if instance.function is not None and not instance.function.results:
+            raise fail(f"{chosen.node.name} returns no tensor", chosen.node.name_span)
+    for ref in unit.defs.values():
+        if _complete(ref.node) and not lowering.lowered(ref):
+            with _reported(lowering):
+                _as_entry(lowering, ref)
     return instance
 
 
-def _check(lowering: Lowering, ref: DefRef) -> None:
-    """Check a def that the entry does not reach, if its own types say everything."""
-    if any(f is not None and f.name == ref.node.name for f in (i.function for i in lowering.instances.values())):
-        return
-    untyped = any(p.type is None and p.default is None for p in ref.node.params)
-    spare = any(
-        isinstance(p.type, ast.NamedType) and p.type.name in ("int", "float", "bool", "str") for p in ref.node.params
-    )
-    if not ref.node.sizes and not untyped and not spare and not _open(ref.node):
-        _lower_entry_quietly(lowering, ref)
+def _as_entry(lowering: Lowering, ref: DefRef) -> Instance:
+    return lowering.instance(ref, lowering.entry_arguments(ref), None, ref.node.name_span)
 
 
-def _lower_entry_quietly(lowering: Lowering, ref: DefRef) -> None:
-    try:
-        lowering.instance(ref, lowering.entry_arguments(ref), None, ref.node.name_span)
-    except GShardError as error:
-        lowering.report(error)
-    except Poisoned:
-        pass
-
-
-def _open(node: ast.Def) -> bool:
-    types = [p.type for p in node.params]
-    return any(isinstance(t, ast.TensorTypeExpr) and any(d.size is None for d in t.dims) for t in types)
+def _complete(node: ast.Def) -> bool:
+    """Tell whether the types of a def say everything: it is not generic, each parameter a tensor or optional."""
+    for param in node.params:
+        type_ = param.type
+        static = type_ is None or (isinstance(type_, ast.NamedType) and type_.name in STATIC_KINDS)
+        spread = isinstance(type_, ast.TensorTypeExpr) and any(d.size is None for d in type_.dims)
+        if (static and param.default is None) or spread:
+            return False
+    return not node.sizes
 
 
 # ---- the module

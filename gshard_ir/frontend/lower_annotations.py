@@ -109,7 +109,7 @@ def _split(ev: Evaluator, node: ast.Call) -> Item:
     placed = [p for arg in node.args[2:] for p in _axes(ev, arg, "split")]
     dims = [DimSharding()] * x.type.rank
     dims[dim] = DimSharding(tuple(ref for ref, _ in placed), open=False)
-    return _annotate(ev, x, make_sharding(dims, placed, ev.mesh), node)
+    return _annotate(ev, x, make_sharding(dims, placed), node)
 
 
 def _replicate(ev: Evaluator, node: ast.Call) -> Item:
@@ -135,14 +135,15 @@ def _shard(ev: Evaluator, node: ast.Call) -> Item:
         pinned, found = _entry(ev, entry)
         dims.append(pinned)
         placed += found
-    return _annotate(ev, x, make_sharding(dims, placed, ev.mesh), node)
+    return _annotate(ev, x, make_sharding(dims, placed), node)
 
 
 def _entry(ev: Evaluator, node: ast.Expr) -> tuple[DimSharding, list[Placed]]:
     """Read one entry of a layout list: an axis, axes, ``_``, ``?``, ``data?``, ``data!1``."""
     if isinstance(node, ast.Placeholder):
         return DimSharding((), open=node.kind == "?"), []
-    is_open, round_, axes = False, 0, node
+    is_open, round_ = False, 0
+    axes: ast.Expr = node
     if isinstance(node, ast.DimPin):
         is_open, round_, axes = node.open, node.round, node.axes
     placed = [] if isinstance(axes, ast.Placeholder) else _axes(ev, axes, "shard")
@@ -171,7 +172,7 @@ def _shard_devices(ev: Evaluator, node: ast.Call, x: Value, layout: ast.Expr, or
     axes = device_order(ev.mesh, tiles, devices, span)
     placed = [(ref, layout.span) for refs in axes for ref in refs]
     dims = [DimSharding(refs, open=False) for refs in axes]
-    return _annotate(ev, x, make_sharding(dims, placed, ev.mesh), node)
+    return _annotate(ev, x, make_sharding(dims, placed), node)
 
 
 def _integers(ev: Evaluator, node: ast.Expr, what: str, low: int) -> list[int]:

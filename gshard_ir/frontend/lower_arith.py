@@ -98,7 +98,7 @@ def _shapes_differ(what: str, tensors: Sequence[Term], span: Span) -> GShardErro
                     f"{what} of {a.item.type} and {b.item.type}: shapes do not broadcast",
                     span,
                     (
-                        f"dim {len(x) - 1 - d} of {text_of(a.span)} is {x[d]}, "
+                        f"dim {len(x) - 1 - d} of {text_of(a.span)} is {x[d]}",
                         f"dim {len(y) - 1 - d} of {text_of(b.span)} is {y[d]}; dims are matched from the last one",
                     ),
                     _dims_edit(a, b),

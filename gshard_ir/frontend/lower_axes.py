@@ -17,7 +17,7 @@ Placed = tuple[AxisRef, Span]
 
 
 def resolve_axis(mesh: Mesh, name: str, span: Span, pre: int = 1, size: int = 0) -> AxisRef:
-    """Return an axis of the mesh or a piece of one; raise a diagnostic for an unknown axis or a piece that does not divide."""
+    """Return an axis of the mesh or a piece of one; raise a diagnostic for one that is unknown or does not divide."""
     if name not in mesh.names:
         declared = ", ".join(f"{n}={s}" for n, s in zip(mesh.names, mesh.sizes, strict=True))
         raise fail(
@@ -42,7 +42,7 @@ def resolve_axis(mesh: Mesh, name: str, span: Span, pre: int = 1, size: int = 0)
     return AxisRef(name) if pre == 1 and size == total else AxisRef(name, pre, size)
 
 
-def overlap(a: AxisRef, b: AxisRef, mesh: Mesh) -> bool:
+def overlap(a: AxisRef, b: AxisRef) -> bool:
     """Tell whether two axis references share devices' coordinates; an axis always overlaps itself."""
     if a.name != b.name:
         return False
@@ -51,11 +51,11 @@ def overlap(a: AxisRef, b: AxisRef, mesh: Mesh) -> bool:
     return a.pre < b.pre * b.size and b.pre < a.pre * a.size
 
 
-def refuse_overlap(placed: Sequence[Placed], mesh: Mesh) -> None:
+def refuse_overlap(placed: Sequence[Placed]) -> None:
     """Raise a diagnostic when an axis, or a piece of one, is used twice."""
     for i, (ref, span) in enumerate(placed):
         for earlier, where in placed[:i]:
-            if overlap(ref, earlier, mesh):
+            if overlap(ref, earlier):
                 same = f"axis {ref} is used twice" if ref == earlier else f"{ref} and {earlier} overlap"
                 raise GShardError(
                     Diagnostic(
@@ -70,15 +70,14 @@ def refuse_overlap(placed: Sequence[Placed], mesh: Mesh) -> None:
 def make_sharding(
     dims: Sequence[DimSharding],
     placed: Sequence[Placed],
-    mesh: Mesh,
     forbidden: Sequence[Placed] = (),
 ) -> Sharding:
     """Return a checked annotation; ``placed`` are the axes of all dims in order, with their spans."""
-    refuse_overlap(placed, mesh)
-    refuse_overlap(forbidden, mesh)
+    refuse_overlap(placed)
+    refuse_overlap(forbidden)
     for ref, span in forbidden:
         for used, where in placed:
-            if overlap(ref, used, mesh):
+            if overlap(ref, used):
                 raise GShardError(
                     Diagnostic(
                         f"axis {used} is used and forbidden at once",

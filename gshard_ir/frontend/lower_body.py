@@ -98,7 +98,8 @@ class Body:
         if node.value is None:
             raise fail("return gives no value", node.span, suggestion="return the tensors that the def computes")
         item = self.ev.eval(node.value)
-        for part in item if isinstance(item, tuple) else (item,):
+        parts: tuple[Item, ...] = item if isinstance(item, tuple) else (item,)
+        for part in parts:
             if isinstance(part, BuiltinRef | Unrolled):
                 raise fail(f"a def cannot return {describe(part)}", node.value.span)
         self.returned, self.result = node, item
@@ -130,8 +131,8 @@ class Body:
             )
         if len(item) != len(target.items):
             raise fail(f"{len(target.items)} names for {len(item)} values", target.span, f"found {describe(item)}")
-        for part, value in zip(target.items, item, strict=True):
-            self.bind(part, value, source)
+        for name, part in zip(target.items, item, strict=True):
+            self.bind(name, part, source)
 
     def loop(self, node: ast.For) -> None:
         call = node.iter.func if isinstance(node.iter, ast.Call) else None

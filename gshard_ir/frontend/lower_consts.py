@@ -28,7 +28,7 @@ def _power(a: float, b: float, span: Span) -> int | float:
         if abs(a) > 1 and b * math.log2(abs(a)) > 64:
             raise fail(f"{a} ** {b} is too large", span, f"compile-time integers go up to 2**63 - 1 = {LIMIT:,}")
         # Only 0, 1 and -1 get here with a large exponent.
-        return a**b if abs(a) > 1 else (a if b % 2 or a == 0 and b else 1)
+        return a**b if abs(a) > 1 else (a if b % 2 or (a == 0 and b) else 1)
     value = a**b
     if isinstance(value, complex):
         raise fail("a negative number to a fractional power has no real value", span, f"{a} ** {b}")

@@ -218,6 +218,10 @@ class Lowering:
             self.frames.pop()
         return made
 
+    def lowered(self, ref: DefRef) -> bool:
+        """Tell whether any instance of a def was lowered."""
+        return any(isinstance(key, tuple) and key[0] == id(ref.node) for key in self.instances)
+
     def _fresh(self, base: str) -> str:
         name, n = base, 1
         while name in self.names:
@@ -262,7 +266,7 @@ class Lowering:
     def _layouts(self, ev: Evaluator, type_: ast.TypeExpr | None, item: Item, n: int) -> list[Sharding | None]:
         if type_ is None or n == 0:
             return [None] * n
-        return [leaf.sharding for leaf in spec_leaves(self.resolver(ev).resolve(type_, item), self.mesh)]
+        return [leaf.sharding for leaf in spec_leaves(self.resolver(ev).resolve(type_, item))]
 
     def _result(
         self, body: Body, node: ast.Def, item: Item
@@ -274,7 +278,7 @@ class Lowering:
         if node.result is not None:
             spec = self.resolver(body.ev).resolve(node.result, item)
             item = conform_result(body.ev.emit, item, spec, node, returned)
-            layouts = [leaf.sharding for leaf in spec_leaves(spec, self.mesh)]
+            layouts = [leaf.sharding for leaf in spec_leaves(spec)]
         return item, tuple(layouts), result_names(item, returned.value)
 
     # ---- entries
@@ -293,7 +297,7 @@ class Lowering:
         for param in node.params:
             spec = None if param.type is None else self.resolver(ev).resolve(param.type)
             if spec is not None and not isinstance(spec, StaticSpec):
-                types = iter([leaf.type for leaf in spec_leaves(spec, self.mesh)])
+                types = iter([leaf.type for leaf in spec_leaves(spec)])
                 items[param.name] = parameter(spec, lambda types=types: Value(next(types)))  # type: ignore[misc]
             elif param.default is not None:
                 item = ev.eval(param.default)

@@ -181,14 +181,15 @@ def _check_sizes(s: Site, operands: Sequence[Operand]) -> None:
                 Diagnostic(
                     f"einsum: size of {letter} differs",
                     o.letters_span,
-                    (
-                        f'"{owner.letters}" says that {text_of(owner.span)} has {letter} = {size}: it is {owner.value.type}',
-                        f'"{o.letters}" says that {text_of(o.span)} has {letter} = {n}: it is {o.value.type}',
-                    ),
+                    (_claim(owner, letter, size), _claim(o, letter, n)),
                     _fitting(s, o, others) or f"a tensor with {wanted} in place of {text_of(o.span)}",
-                    also=((o.span, ""),),
+                    also=((owner.span, ""), (o.span, "")),
                 )
             )
+
+
+def _claim(o: Operand, letter: str, n: int) -> str:
+    return f'"{o.letters}" says that {text_of(o.span)} has {letter} = {n}: it is {o.value.type}'
 
 
 def _fitting(s: Site, o: Operand, sizes: dict[str, int]) -> str | None:

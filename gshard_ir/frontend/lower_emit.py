@@ -82,7 +82,7 @@ class Emitter:
         """Add an op with one result. ``where`` gives the spans of the operands, for complaints about one of them."""
         self.budget.spend(span)
         try:
-            value = self.builder(name, *operands, span=self.at(span), **attrs)
+            (value,) = self.builder.add(name, operands, span=self.at(span), types=None, regions=(), hint="", **attrs)
         except OpError as error:
             raise self.complaint(error, span, where) from None
         check_shape(value.shape, span)

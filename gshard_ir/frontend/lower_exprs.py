@@ -255,7 +255,7 @@ class Evaluator:
         if missing := [n for n in names if n not in found]:
             raise fail(f"{struct.name} needs {', '.join(missing)}", span, f"its fields are {', '.join(names)}")
         fields = {
-            n: conform(self.emit, found[n][0].item, spec, f"field {n}", found[n][1])
+            n: conform(self.emit, found[n][0].item, spec, f"{struct.name}: {n}", found[n][1])
             for n, spec in struct.fields.items()
         }
         return StructValue(struct, fields)

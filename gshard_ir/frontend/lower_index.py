@@ -57,7 +57,7 @@ class _Plan:
 
 
 def subscript(emit: Emitter, x: Value, text: str, entries: Sequence[Entry], span: Span) -> Value:
-    """Index a tensor; ``text`` is its source. Raises a diagnostic for an index that is out of range or of a wrong kind."""
+    """Index a tensor; ``text`` is its source. Raises a diagnostic for an index out of range or of a wrong kind."""
     used = sum(e.item is not None and not isinstance(e.item, Rest) for e in entries)
     if used > x.type.rank:
         raise fail(f"{used} indices for the {x.type.rank} dims of {text}, which is {x.type}", span)

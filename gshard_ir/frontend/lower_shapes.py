@@ -142,7 +142,7 @@ def _pad(s: Site) -> Item:
         raise s.fail(f'mode must be "constant", found {describe(s.args["mode"])}', "mode")
     if not isinstance(value, int | float):
         raise s.fail(f"constant_values must be a compile-time number, found {describe(value)}", "constant_values")
-    if isinstance(value, float) and x.dtype.is_integer or isinstance(value, bool) and x.dtype.is_numeric:
+    if (isinstance(value, float) and x.dtype.is_integer) or (isinstance(value, bool) and x.dtype.is_numeric):
         raise s.fail(f"{value} does not adapt to {x.dtype}", "constant_values", suggestion=f"{int(value)}")
     counts = _pad_counts(s, x)
     low, high = tuple(a for a, _ in counts), tuple(b for _, b in counts)

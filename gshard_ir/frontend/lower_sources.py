@@ -52,7 +52,7 @@ def _full_like(s: Site) -> Item:
 @builtin("arange(start, stop=None, step=1, dtype=None)")
 def _arange(s: Site) -> Item:
     """Count from start; ``arange(n)`` from 0 to n - 1. The number of elements is that of `numpy.arange`."""
-    numbers = []
+    numbers: list[int | float] = []
     for arg in ("start", "stop", "step"):
         item = s.args[arg]
         if item is None and arg == "stop":

@@ -113,7 +113,7 @@ class Resolver:
         struct = self.struct(node.name, node.span)
         sizes, dims, placed = self._dims(node.stack)
         spec = StructSpec(struct, check_shape(sizes, node.span), dims, placed)
-        if spec.stack and any(leaf.type.dtype == KEY for leaf in spec_leaves(replace(spec, stack=()), self.mesh)):
+        if spec.stack and any(leaf.type.dtype == KEY for leaf in spec_leaves(replace(spec, stack=()))):
             raise fail(f"{node.name} holds a random key and cannot be stacked", node.span)
         return spec
 
@@ -134,7 +134,7 @@ class Resolver:
         sizes, shardings, placed = self._dims(dims)
         forbidden = tuple((resolve_axis(self.mesh, a.name, a.span, a.pre, a.size), a.span) for a in node.forbidden)
         type_ = TensorType(DTYPES[node.dtype], check_shape(sizes, node.span))
-        make_sharding(shardings, placed, self.mesh, forbidden)
+        make_sharding(shardings, placed, forbidden)
         return TensorSpec(type_, shardings, placed, forbidden)
 
     def _spread(self, node: ast.TensorTypeExpr, actual: Item) -> tuple[ast.DimExpr, ...]:
@@ -170,17 +170,17 @@ def rest_dim(node: ast.TensorTypeExpr) -> int:
     return found[0]
 
 
-def spec_leaves(spec: Spec, mesh: Mesh, path: str = "", outer: StructSpec | None = None) -> Iterator[Leaf]:
+def spec_leaves(spec: Spec, path: str = "", outer: StructSpec | None = None) -> Iterator[Leaf]:
     """Yield the tensors of a type in order; ``outer`` holds leading dims that stacked structs add."""
     if isinstance(spec, TensorSpec):
         dims, placed, shape = spec.dims, spec.placed, spec.type.shape
         if outer is not None:
             dims, placed, shape = outer.dims + dims, outer.placed + placed, outer.stack + shape
-        sharding = make_sharding(dims, placed, mesh, spec.forbidden)
+        sharding = make_sharding(dims, placed, spec.forbidden)
         yield Leaf(path, TensorType(spec.type.dtype, shape), None if sharding.says_nothing else sharding)
     elif isinstance(spec, TupleSpec):
         for i, item in enumerate(spec.items):
-            yield from spec_leaves(item, mesh, f"{path}.{i}" if path else str(i), outer)
+            yield from spec_leaves(item, f"{path}.{i}" if path else str(i), outer)
     elif isinstance(spec, StructSpec):
         stacked = spec
         if outer is not None:
@@ -188,7 +188,7 @@ def spec_leaves(spec: Spec, mesh: Mesh, path: str = "", outer: StructSpec | None
                 spec.struct, outer.stack + spec.stack, outer.dims + spec.dims, outer.placed + spec.placed
             )
         for name, item in spec.struct.fields.items():
-            yield from spec_leaves(item, mesh, f"{path}.{name}" if path else name, stacked)
+            yield from spec_leaves(item, f"{path}.{name}" if path else name, stacked)
 
 
 def parameter(spec: Spec, leaf: Callable[[], Value], stack: tuple[int, ...] = ()) -> Item:

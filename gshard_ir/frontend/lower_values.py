@@ -82,14 +82,8 @@ def describe(item: Item) -> str:
     """Say what an item is, for messages."""
     if isinstance(item, Value):
         return str(item.type)
-    if isinstance(item, bool) or item is None:
-        return str(item)
-    if isinstance(item, int):
-        return f"the integer {item}"
-    if isinstance(item, float):
-        return f"the float {item}"
-    if isinstance(item, str):
-        return f'the string "{item}"'
+    if item is None or isinstance(item, int | float | str):
+        return _describe_static(item)
     if isinstance(item, tuple):
         return f"({', '.join(describe(i) for i in item[:4])}{', ..' * (len(item) > 4)})" if item else "an empty tuple"
     if isinstance(item, StructValue):
@@ -105,6 +99,14 @@ def describe(item: Item) -> str:
     if isinstance(item, Unrolled):
         return "unroll(..)"
     return f"the struct type {item.name}" if hasattr(item, "name") else "a value in error"
+
+
+def _describe_static(item: Static) -> str:
+    if isinstance(item, bool) or item is None:
+        return str(item)
+    if isinstance(item, str):
+        return f'the string "{item}"'
+    return f"the {type(item).__name__.replace('int', 'integer')} {item}"
 
 
 def key_of(item: Item) -> object:
