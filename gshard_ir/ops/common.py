@@ -106,8 +106,8 @@ def require_same(name: str, types: Types, only: Sequence[int] | None = None) -> 
             raise OpError(f"{name} takes operands of one shape", found, suggestion=edit, operand=i)
 
 
-def require_axis(name: str, type_: TensorType, axis: int, attr: str = "axis", operand: int = 0) -> int:
-    """Refuse a dim number that the operand does not have."""
+def require_axis(name: str, type_: TensorType, axis: int, attr: str = "axis", operand: int | None = 0) -> int:
+    """Refuse a dim number that the tensor does not have; ``operand`` is which one it is, if it is one."""
     if not 0 <= axis < type_.rank:
         edit = f"{attr}={type_.rank - 1}" if type_.rank else None
         raise OpError(

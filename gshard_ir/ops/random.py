@@ -57,7 +57,7 @@ def _infer_iota(types: Types, attrs: Attrs) -> Types:
     if not dtype.is_numeric:
         raise OpError(f"iota counts in floats or integers, found {dtype}", suggestion="dtype=i32")
     type_ = TensorType(dtype, get_shape(attrs))
-    require_axis("iota", type_, get_int(attrs, "axis"))
+    require_axis("iota", type_, get_int(attrs, "axis"), operand=None)
     return (type_,)
 
 
