@@ -82,8 +82,8 @@ def partition(module: Module, plan: Plan) -> Partitioned:
     results = [_fetch(state, v, layout, None) for v, layout in zip(function.results, plan.results, strict=True)]
     body = Region(tuple(state.builder.params), tuple(state.builder.ops), tuple(results))
     local_module = Module(plan.mesh, {module.entry: function.with_body(body)}, module.entry, local=True)
-    local = {v: state.copies[plan.roots[v], plan.home[v]] for v in plan.home}
-    return Partitioned(local_module, plan, state.comms, state.origin, local)
+    homes = {v: state.copies[plan.roots[v], plan.home[v]] for v in plan.home}
+    return Partitioned(local_module, plan, state.comms, state.origin, homes)
 
 
 def _keep(state: _State, value: Value, layout: Layout, local: Value) -> None:

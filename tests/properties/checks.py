@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+from properties.state import Chooser, Program
 
 from gshard_ir.backends import reference_numpy, spmd_numpy
 from gshard_ir.opdef import opdef
@@ -15,7 +16,6 @@ from gshard_ir.passes.strategies import candidates, initial
 from gshard_ir.passes.traffic import of_module
 from gshard_ir.pipeline import Compiled, compile_module, prepare
 from gshard_ir.verify import verify
-from properties.programs import Chooser, Program
 
 
 class Seeded:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from properties.checks import Seeded, check, check_any_plan
+from properties.programs import generate
 
 from gshard_ir import opdef
 from gshard_ir.factors import Rule
 from gshard_ir.ir import Value
 from gshard_ir.passes import expand, partition, plan, relayout
-from properties.checks import Seeded, check, check_any_plan
-from properties.programs import generate
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

@@ -7,10 +7,10 @@ import os
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from gshard_ir.opdef import REGISTRY
 from properties.checks import Seeded, check, check_any_plan, check_on_jax
 from properties.programs import generate
+
+from gshard_ir.opdef import REGISTRY
 
 SCALE = int(os.environ.get("GSHARD_SWEEP", "1"))
 PARTS = 10
