@@ -103,7 +103,7 @@ def _lex(file: SourceFile) -> tuple[list[Token], dict[int, Diagnostic]]:
     tokens: list[Token] = []
     faults: dict[int, Diagnostic] = {}
     start = 0
-    while len(faults) < MAX_ERRORS:
+    while len(faults) <= MAX_ERRORS:  # one more than is shown, so that the parser can say so
         try:
             for token in parser.lex(TextSlice(text, start, len(text))):
                 if token.type == "NAME" and keyword.iskeyword(token):

@@ -159,8 +159,17 @@ _WORDS: Final = (
     Mistake(
         "'{found}' starts no definition",
         lambda f: f.top and not f.before and f.type != "AT" and "STRUCT" in f.expected,
-        "def, struct, const, mesh or from",
-        ("defn f(x):\n    return x\n", "f(x)\n", "3\n", "// moe\n", '"text"\n', "var x = 3\n", "->\n"),
+        "{definition}",
+        (
+            "Struct P:\n    x: f32[8]\n",
+            "defn f(x):\n    return x\n",
+            "f(x)\n",
+            "3\n",
+            "// moe\n",
+            '"text"\n',
+            "var x = 3\n",
+            "->\n",
+        ),
     ),
     Mistake(
         "'let' and 'var' are not needed",
@@ -175,7 +184,7 @@ _WORDS: Final = (
 _HEADERS: Final = (
     Mistake(
         "the parameters of a def stand in ( )",
-        lambda f: f.starter == "DEF" and "LPAR" in f.expected and not f.brackets and "NAME" not in f.expected,
+        lambda f: f.starter == "DEF" and "LPAR" in f.expected and "LPAR" not in f.before and "NAME" not in f.expected,
         "{line}():",
         ("def f:\n    return x\n", "def f -> f32[8]:\n    return x\n", "def f x:\n    return x\n"),
     ),
@@ -190,6 +199,20 @@ _HEADERS: Final = (
         lambda f: not f.top and f.tokens[0].type == "STRUCT" and "COLON" in f.expected,
         "{line}: f32[64, 64]",
         ("struct P:\n    x\n", "struct P:\n    x = f32[8]\n", "struct P:\n    x f32[8]\n"),
+    ),
+    Mistake(
+        "a struct's fields are separated by lines alone",
+        lambda f: (
+            not f.top and f.tokens[0].type == "STRUCT" and f.type in ("COMMA", "EQUAL") and "PENDING" in f.expected
+        ),
+        "{line}",
+        ("struct P:\n    x: f32[8],\n    y: f32[8]\n", "struct P:\n    x: f32[8] = 3\n"),
+    ),
+    Mistake(
+        "a loop is written for NAME in VALUES:",
+        lambda f: f.starter == "FOR" and "IN" in f.expected,
+        "{line} in range(n):",
+        (body("for i range(3):", "    y = x"), body("for i:", "    y = x"), body("for i = 1:", "    y = x")),
     ),
     Mistake(
         "the result is written after '->'",

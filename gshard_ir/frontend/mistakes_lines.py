@@ -24,6 +24,12 @@ _TYPES: Final = (
         ("def f(x: f32(64)):\n    return x\n", "struct P:\n    x: f32(8, 8)\n", "def f(x) -> f32(8):\n    return x\n"),
     ),
     Mistake(
+        "the axes of a dim stand inside the [ ], after its size",
+        lambda f: f.type == "AT" and "PENDING" in f.expected,
+        "f32[64@{next}]",
+        ("def f(x: f32[8] @ data):\n    return x\n", "struct P:\n    x: f32[8]@data\n"),
+    ),
+    Mistake(
         "several axes of one dim stand in ( ), the major one first",
         lambda f: f.in_dims and f.type == "AT" and "QUESTION" in f.expected,
         "@(data,model)",
@@ -202,6 +208,12 @@ _EXPRESSIONS: Final = (
             body("return f(x, axis=0 y)"),
             "def f(x: f32[8] y: f32[8]):\n    return x\n",
         ),
+    ),
+    Mistake(
+        "a field has a name, an element an index in [ ]",
+        lambda f: f.type == "FLOAT" and f.text()[0] == "." and f.after_value,
+        "{previous}[0]",
+        (body("y = x.3"), body("return f(x).0")),
     ),
     Mistake(
         "a call has ( ) around its arguments",

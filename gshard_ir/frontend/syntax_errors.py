@@ -194,9 +194,18 @@ class Mistake:
             "previous": found.text(-1),
             "next": found.text(1),
             "line": found.so_far() if found.before else "",
+            "definition": _definition(found.text()),
             "python": _PYTHON.get(found.text(), "use another word"),
         }
         return Diagnostic(self.message.format(**words), found.span(), suggestion=self.edit.format(**words))
+
+
+def _definition(word: str) -> str:
+    """The keyword that was probably meant, else all of them."""
+    import difflib
+
+    known = ["def", "struct", "const", "mesh", "from"]
+    return next(iter(difflib.get_close_matches(word.lower(), known, 1)), "def, struct, const, mesh or from")
 
 
 def parse_block(lark: Lark, file: SourceFile, block: Block) -> Tree[Token]:
