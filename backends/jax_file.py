@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gshard_ir.backends.jax_functions import Dialect, Function, Writer
+from gshard_ir.backends.jax_functions import NOUNS, Dialect, Function, Writer
 from gshard_ir.backends.jax_ops import Context
 from gshard_ir.backends.jax_prelude import HELPERS, prelude
-from gshard_ir.backends.jax_scopes import Call, Graph, Item, arrange, ops_of, signature
+from gshard_ir.backends.jax_scopes import Call, Graph, Item, arrange, ops_of
 from gshard_ir.backends.py_code import docstring_text, fresh, identifier, quoted, tuple_text
 from gshard_ir.ir import Module, Value
 from gshard_ir.mesh import Mesh, user_axes
@@ -99,24 +99,30 @@ def write_functions(
     """
     graph = Graph.of(module.main.body)
     items = arrange(graph)
-    names = set(HELPERS)
     calls: dict[Call, Function] = {}
-    order: list[Function] = []
+    writer = Writer(graph, context, dialect, set(HELPERS), calls)
+    texts: list[str] = []
     seen: dict[str, Function] = {}
     for call in _calls(items):
-        key = signature(graph, call, dialect.notes)
-        if key not in seen:
-            hints = [(v, v.hint) for v in call.inputs]
-            needs = extra if any(op.name in dialect.own_line for op in ops_of(call.items)) else ()
-            made = Function(fresh(call.callee, names), hints, call.items, call.outputs, needs)
-            names.add(made.name)
-            order.append(made)
-            seen[key] = made
-        calls[call] = seen[key]
+        hints = [(v, v.hint or _noun(graph, v)) for v in call.inputs]
+        needs = extra if any(op.name in dialect.own_line for op in ops_of(call.items)) else ()
+        made = Function(fresh(call.callee, writer.names), hints, call.items, call.outputs, needs)
+        found = seen.setdefault(writer.write(made.anonymous()), made)
+        calls[call] = found
+        if found is made:
+            writer.names.add(made.name)
+            texts.append(writer.write(made))
     main = module.main
-    entry = Function(fresh(main.name, names), list(zip(main.params, params, strict=True)), items, main.results, extra)
-    writer = Writer(graph, context, dialect, frozenset(names | {entry.name}), calls)
-    return entry.name, [writer.write(f) for f in [*order, entry]]
+    entry = Function(
+        fresh(main.name, writer.names), list(zip(main.params, params, strict=True)), items, main.results, extra
+    )
+    writer.names.add(entry.name)
+    return entry.name, [*texts, writer.write(entry)]
+
+
+def _noun(graph: Graph, value: Value) -> str:
+    op = graph.producer.get(value)
+    return NOUNS.get(op.name, "x") if op is not None and op.name != "einsum" else "x"
 
 
 def _calls(items: Sequence[Item]) -> list[Call]:

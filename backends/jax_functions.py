@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gshard_ir.backends.jax_idioms import IDIOMS, keep_dims
 from gshard_ir.backends.jax_ops import Context, Renderer, full, ints
-from gshard_ir.backends.jax_scopes import Call, Graph, Item
-from gshard_ir.backends.py_code import Code, comment_text, fresh
+from gshard_ir.backends.jax_scopes import Call, Graph, Item, ops_of
+from gshard_ir.backends.py_code import Code, comment_text, fresh, identifier
 from gshard_ir.ir import Op, Value
 from gshard_ir.source import Span
 
@@ -42,7 +42,7 @@ class Line:
     above: str = ""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Function:
     """A function to be written: parameters with the names they should have, items, results."""
 
@@ -51,6 +51,16 @@ class Function:
     items: Sequence[Item]
     results: Sequence[Value]
     extra: tuple[str, ...] = ()
+    hints: Mapping[Value, str] = field(default_factory=dict)
+
+    def anonymous(self) -> Function:
+        """The same function with no names of its own: equal texts mean equal functions."""
+        params = [(value, "x") for value, _ in self.params]
+        return replace(self, name=identifier("f"), params=params, hints=dict.fromkeys(self.results, ""))
+
+    def hint(self, value: Value) -> str:
+        """The name that a value should have."""
+        return self.hints.get(value, value.hint)
 
 
 @dataclass
@@ -60,7 +70,7 @@ class Writer:
     graph: Graph
     context: Context
     dialect: Dialect
-    names: frozenset[str]
+    names: set[str]
     calls: Mapping[Call, Function]
 
     def write(self, function: Function) -> str:
@@ -144,25 +154,29 @@ class _Body:
         if consumer is not None and self._own_line(consumer):
             return False
         if isinstance(made, Call):
-            return len(made.outputs) == 1 and not value.hint
-        return not value.hint or _same_step(value, made, consumer)
+            return len(made.outputs) == 1 and not self.function.hint(value)
+        returned_alone = consumer is None and len(self.function.results) == 1
+        return not self.function.hint(value) or returned_alone or _same_step(value, made, consumer)
 
     def _own_line(self, item: Item) -> bool:
         return isinstance(item, Op) and item.name in self.writer.dialect.own_line
 
     def _wish(self, value: Value, item: Item) -> str:
         """The name a reader would expect: the user's, else that of what it feeds, else a noun for the op."""
-        if value.hint:
-            return value.hint
+        if self.function.hint(value):
+            return self.function.hint(value)
         if isinstance(item, Call):
-            return item.callee
+            return item.callee if len(item.outputs) == 1 else self._wish(value, self._maker(value, item))
         if item.name in NOUNS:
             return NOUNS[item.name]
         for operand in self.writer.graph.reads(item):
-            if operand.hint or self._own_line(item):
-                made = self.producer.get(operand)
-                return operand.hint or (self._wish(operand, made) if made is not None else "y")
+            hint, made = self.function.hint(operand), self.producer.get(operand)
+            if hint or (self._own_line(item) and made is not None):
+                return hint or self._wish(operand, made or item)
         return "y"
+
+    def _maker(self, value: Value, call: Call) -> Item:
+        return next(op for op in ops_of(call.items) if value in op.results)
 
     # Expressions.
 

@@ -158,6 +158,16 @@ def _cast(_: Context, op: Op, operands: Sequence[Code]) -> Code:
     return Code(f"{x.atom}.astype({jnp_dtype(op.result.dtype)})", x.shape, op.result.dtype)
 
 
+def _of_splat(renderer: Renderer) -> Renderer:
+    """Rearranging a tensor filled with one number leaves that number."""
+
+    def render(context: Context, op: Op, operands: Sequence[Code]) -> Code:
+        filled = operands[0].is_literal or not operands[0].shape
+        return operands[0] if filled and op.operands[0].type.rank else renderer(context, op, operands)
+
+    return render
+
+
 def _identity(_: Context, _op: Op, operands: Sequence[Code]) -> Code:
     return operands[0]
 
@@ -370,12 +380,12 @@ TABLE: dict[str, Renderer] = {
     "argmin": _arg_reduction("lax.argmin"),
     "cumsum": _cumsum,
     "broadcast": _broadcast,
-    "reshape": _reshape,
-    "transpose": _transpose,
+    "reshape": _of_splat(_reshape),
+    "transpose": _of_splat(_transpose),
     "concat": _concat,
-    "slice": _slice,
+    "slice": _of_splat(_slice),
     "pad": _pad,
-    "reverse": _reverse,
+    "reverse": _of_splat(_reverse),
     "take": _take,
     "uniform": _uniform,
     "fold_in": _fold_in,

@@ -14,6 +14,9 @@ from gshard_ir.backends.jax_ops import LAZY
 from gshard_ir.ir import Op, Region, Value
 from gshard_ir.source import Span
 
+REARRANGING = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse"})
+"""Ops that leave a tensor filled with one number as it is, but for its shape."""
+
 MIN_OPS, MAX_INPUTS, MAX_OUTPUTS = 3, 8, 6
 
 
@@ -47,6 +50,7 @@ class Graph:
     region: Region
     producer: Mapping[Value, Op]
     live: frozenset[Op]
+    lazy_ops: frozenset[Op]
 
     @staticmethod
     def of(region: Region) -> Graph:
@@ -59,12 +63,18 @@ class Graph:
             if op not in live:
                 live.add(op)
                 queue += [producer[v] for v in op.operands if v in producer]
-        return Graph(region, producer, frozenset(live))
+        splats: set[Op] = set()
+        for op in region.ops:
+            made_of = (producer.get(v) for v in op.operands)
+            if op.name == "constant" or (op.name in REARRANGING and all(o in splats for o in made_of)):
+                splats.add(op)
+        lazy = splats | {op for op in region.ops if op.name in LAZY}
+        return Graph(region, producer, frozenset(live), frozenset(lazy))
 
     def lazy(self, value: Value) -> Op | None:
         """The lazy op that makes ``value``, if one does."""
         op = self.producer.get(value)
-        return op if op is not None and op.name in LAZY else None
+        return op if op in self.lazy_ops else None
 
     def leaves(self, value: Value) -> Iterator[Value]:
         """The named values in the text of ``value``, once per occurrence."""
@@ -78,7 +88,7 @@ class Graph:
 
     def solid_ops(self) -> list[Op]:
         """Live ops that get a place of their own."""
-        return [op for op in self.region.ops if op in self.live and op.name not in LAZY]
+        return [op for op in self.region.ops if op in self.live - self.lazy_ops]
 
     def reads(self, item: Item) -> Iterator[Value]:
         """Solid values that an item reads, once per occurrence."""
@@ -103,10 +113,24 @@ def _arrange(graph: Graph, ops: list[Op], depth: int) -> tuple[Item, ...]:
         if keys[run[0]] is None:
             items += run
             continue
-        inner = _arrange(graph, run, depth + 1)
-        call = _call(graph, run, inner, depth)
-        items += inner if call is None else (call,)
+        shared, own = _shared(graph, run)
+        inner = _arrange(graph, own, depth + 1)
+        call = _call(graph, own, inner, depth) if own else None
+        items += _arrange(graph, run, depth + 1) if call is None else (*shared, call)
     return tuple(items)
+
+
+def _shared(graph: Graph, run: list[Op]) -> tuple[list[Op], list[Op]]:
+    """Split off what a call computes from its inputs alone and others use too: it is passed in, not returned."""
+    made = {value for op in run for value in op.results}
+    outside = _read_outside(graph, set(run))
+    inside = {value for op in run for value in graph.reads(op)}
+    shared: list[Op] = []
+    for op in run:
+        if made.isdisjoint(graph.reads(op)) and all(v in outside and v in inside for v in op.results):
+            shared.append(op)
+            made -= set(op.results)
+    return shared, [op for op in run if op not in shared]
 
 
 def _frames(span: Span | None) -> list[tuple[Span, str]]:
@@ -167,33 +191,16 @@ def _call(graph: Graph, run: list[Op], items: tuple[Item, ...], depth: int) -> C
     inside = set(run)
     made = {value: None for op in run for value in op.results}
     inputs = dict.fromkeys(v for op in run for v in graph.reads(op) if v not in made)
-    outside = set(graph.region.results)
-    for op in graph.live - inside:
-        if op.name not in LAZY:
-            outside |= set(op.operands)
-    read_outside = {leaf for value in outside for leaf in graph.leaves(value)}
+    read_outside = _read_outside(graph, inside)
     outputs = [v for v in made if v in read_outside]
     site, callee = _frames(run[0].span)[depth]
     sized = len(run) >= MIN_OPS and len(inputs) <= MAX_INPUTS and 1 <= len(outputs) <= MAX_OUTPUTS
     return Call(callee, site, items, tuple(inputs), tuple(outputs)) if sized else None
 
 
-def signature(graph: Graph, call: Call, note: Mapping[Op, str]) -> str:
-    """Text that is equal for two calls exactly when the functions written for them would be."""
-    number = {value: f"%{i}" for i, value in enumerate(call.inputs)}
-
-    def name(value: Value) -> str:
-        op = graph.lazy(value)
-        return number.get(value, "?") if op is None else f"({text(op)})"
-
-    def text(op: Op) -> str:
-        attrs = sorted((key, repr(attr)) for key, attr in op.attrs.items())
-        types = [(str(v.dtype), v.shape, v.hint) for v in op.results]
-        return f"{op.name} {attrs} {[name(v) for v in op.operands]} {types} {note.get(op, '')} {op.span}"
-
-    lines = [f"{call.callee} {[(str(v.dtype), v.shape) for v in call.inputs]}"]
-    for op in ops_of(call.items):
-        for value in op.results:
-            number[value] = f"%{len(number)}"
-        lines.append(text(op))
-    return "\n".join([*lines, str([number[v] for v in call.outputs])])
+def _read_outside(graph: Graph, inside: set[Op]) -> set[Value]:
+    """Solid values that ops other than ``inside``, or the function's results, are written with."""
+    found = set(graph.region.results)
+    for op in graph.live - graph.lazy_ops - inside:
+        found |= set(op.operands)
+    return {leaf for value in found for leaf in graph.leaves(value)}
