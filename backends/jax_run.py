@@ -93,13 +93,17 @@ class Executable:
         types = [jax.ShapeDtypeStruct(s, jax.numpy.dtype(d)) for s, d, _ in self.module.INPUTS.values()]
         return step.lower(*types)
 
-    def __call__(self, *args: Array) -> tuple[Array, ...]:
-        """Run on whole (unpadded) arrays and return whole numpy arrays, one per result."""
+    def on_devices(self, *args: Any) -> tuple[Any, ...]:
+        """Run on whole (unpadded) arrays, numpy's or jax's; return whole jax arrays, one per result."""
         step = self.step
         ports = self.module.INPUTS.values()
         found = step(*(_padded(a, shape) for a, (shape, *_) in zip(args, ports, strict=True)))
         results = found if isinstance(found, tuple) else (found,)
-        return tuple(_trimmed(np.asarray(r), whole) for r, whole in zip(results, self._wholes(), strict=True))
+        return tuple(_trimmed(r, whole) for r, whole in zip(results, self._wholes(), strict=True))
+
+    def __call__(self, *args: Array) -> tuple[Array, ...]:
+        """Run as :meth:`on_devices` does and return numpy arrays."""
+        return tuple(np.asarray(r) for r in self.on_devices(*args))
 
     def _wholes(self) -> Sequence[tuple[int, ...]]:
         shapes = []
@@ -118,8 +122,8 @@ def _padded(array: Array, shape: tuple[int, ...]) -> Array:
     return np.pad(np.asarray(array), [(0, n - m) for m, n in zip(array.shape, shape, strict=True)])
 
 
-def _trimmed(array: Array, whole: tuple[int, ...]) -> Array:
-    return array[tuple(slice(n) for n in whole)]
+def _trimmed(array: Any, whole: tuple[int, ...]) -> Any:
+    return array if tuple(array.shape) == whole else array[tuple(slice(n) for n in whole)]
 
 
 def run(source: str, local: Module, args: Sequence[Array]) -> tuple[Array, ...]:

@@ -256,7 +256,8 @@ def join(function: Function, arrays: Sequence[Array]) -> object:
 def _nest(tree: Tree, arrays: Sequence[Array]) -> object:
     if isinstance(tree, int):
         return arrays[tree]
-    return {name: _nest(inner, arrays) for name, inner in tree.items()}
+    found = {name: _nest(inner, arrays) for name, inner in tree.items()}
+    return tuple(found.values()) if list(found) == [str(i) for i in range(len(found))] and found else found
 
 
 def seeded(function: Function, seed: int) -> dict[str, Array]:
@@ -277,6 +278,6 @@ def _random(name: str, type_: TensorType, seed: int) -> Array:
         return key_of(seed) if not type_.shape else rng.integers(0, 2**32, (*type_.shape, 2), dtype=np.uint32)
     if dtype.is_float:
         scale = type_.shape[-2] ** -0.5 if "." in name and type_.rank >= 2 and type_.shape[-2] else 1.0
-        return (rng.standard_normal(type_.shape) * scale).astype(dtype.numpy())
+        return np.asarray(rng.standard_normal(type_.shape) * scale).astype(dtype.numpy())
     high = 2 if dtype.kind == "b" else 8
-    return rng.integers(0, high, type_.shape).astype(dtype.numpy())
+    return np.asarray(rng.integers(0, high, type_.shape)).astype(dtype.numpy())

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gshard_ir import data
 from gshard_ir.errors import fail
 from gshard_ir.ir import Module, Op
@@ -158,23 +160,25 @@ class Program:
         return self.executable.lower()
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Run on the devices that jax has. Arguments as in :func:`gshard_ir.data.bind`; results are numpy arrays.
+        """Run on the devices that jax has. Arguments as in :func:`gshard_ir.data.bind`; results are jax arrays.
 
         Raises ``GShardError`` for arguments that do not fit, and when jax has fewer devices than the mesh.
         """
-        return self._run(self.executable, args, kwargs)
+        return self._run(self.executable.on_devices, args, kwargs)
 
     def reference(self, *args: object, **kwargs: object) -> Any:
         """Run the unsharded program in numpy: what every other way of running it must equal."""
         from gshard_ir.backends import reference_numpy
 
-        return self._run(lambda *arrays: reference_numpy.run(self.lowered, arrays), args, kwargs)
+        return self._run(
+            lambda *arrays: reference_numpy.run(self.lowered, [np.asarray(a) for a in arrays]), args, kwargs
+        )
 
     def simulate(self, *args: object, **kwargs: object) -> Any:
         """Run every device's program in this process, in lock-step, in numpy."""
         from gshard_ir.backends import spmd_numpy
 
-        return self._run(lambda *arrays: spmd_numpy.run(self.local, arrays), args, kwargs)
+        return self._run(lambda *arrays: spmd_numpy.run(self.local, [np.asarray(a) for a in arrays]), args, kwargs)
 
     def _run(self, run: Callable[..., Sequence[Array]], args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         arrays = data.bind(self.lowered.main, args, kwargs)

@@ -73,8 +73,16 @@ def label(rule: Rule, op: Op, factor: int, names: Mapping[Value, str]) -> str:
     for value, dims in zip((*op.operands, *op.results), (*rule.operands, *rule.results), strict=True):
         dim = _dim_of(dims, factor)
         if dim is not None:
-            return f"dim {dim} of {names[value]}"
+            return f"dim {dim} of {names[value] if value.hint else _excerpt(value.span) or names[value]}"
     return rule.factors[factor].name
+
+
+def _excerpt(span: Span | None) -> str:
+    """Return the source text of a short expression on one line, cut after 32 characters."""
+    if span is None or span.line != span.end_line or span.end_column <= span.column:
+        return ""
+    text = span.file.line(span.line)[span.column - 1 : span.end_column - 1].strip()
+    return f"`{text}`" if len(text) <= 32 else f"`{text[:30].rstrip()}..`"
 
 
 def _dim_of(dims: Dims, factor: int) -> int | None:
@@ -96,10 +104,12 @@ class _Teller:
     def reason(self, comm: Comm) -> str:
         if comm.note:
             return comm.note
-        if comm.consumer is not None and comm.consumer.name == "annotate":
-            return str(comm.consumer.attrs["how"])
+        asked = _asked(comm.consumer)
         if comm.transfer.kind in ("all_reduce", "reduce_scatter"):
-            return self.settled(comm)
+            settled = self.settled(comm)
+            return f"{settled}, for {asked}" if asked else settled
+        if asked:
+            return asked
         if comm.consumer is None:
             return self.returned(comm)
         return self.wanted(comm, comm.consumer)
@@ -152,6 +162,7 @@ class _Teller:
             taken = next((f for f, split in enumerate(strategy.split) if axis in split), None)
             if taken is not None:
                 return self.split_because(consumer, rule, taken, axis, comm.value)
+            return f"{consumer.name} runs with dim {dim} whole, {place(consumer.span)}"
         return f"for {consumer.name}, {place(consumer.span)}"
 
     def operand(self, comm: Comm, consumer: Op) -> int:
@@ -174,6 +185,14 @@ class _Teller:
             what = f"{op.name} is split over {shown}" if name.startswith("(") else f"{name} is split over {shown}"
             return f"{what}, {place(cause.span)}" if cause is not None and cause.span is not None else what
         return f"{op.name} runs split over {over}, {place(op.span)}"
+
+
+def _asked(consumer: Op | None) -> str:
+    """Return the text of the annotation that wants the copy; for a result its name, as its layout stands beside it."""
+    if consumer is None or consumer.name != "annotate":
+        return ""
+    how = str(consumer.attrs["how"])
+    return how.partition(":")[0] if how.startswith(("result ", "return:")) else how
 
 
 def _gained(comm: Comm) -> list[tuple[int, str]]:

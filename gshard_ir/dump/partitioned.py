@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gshard_ir.dump.table import Column, Line, Segment, line, table
 from gshard_ir.dump.traffic import Collective, Traffic, bytes_text, traffic_of
 from gshard_ir.dump.views import View, Views
-from gshard_ir.ir import Op
+from gshard_ir.ir import Op, Value
 from gshard_ir.passes.partition import Comm
 from gshard_ir.pipeline import Compiled
 from gshard_ir.types import ShardedType, TensorType
@@ -41,7 +41,8 @@ class Row:
         c = self.collective
         if c is None:
             return (*head, "", "", where)
-        return (*head, str(c), bytes_text(c.sent), f"{c.reason}  {where}".strip())
+        told = c.reason if self.view.where in c.reason else f"{c.reason}  {where}"
+        return (*head, str(c), bytes_text(c.sent), told)
 
     def as_json(self) -> dict[str, object]:
         """Return the row as plain data."""
@@ -73,9 +74,8 @@ class _Walk:
             yield self.home(self.views.of(value), "param")
         for op in function.body.ops:
             yield from self.exchanges(op)
-            annotated_here = op.name == "annotate" and op in self.comms
             for value in op.results:
-                if value.hint and not annotated_here:
+                if value.hint and not self.shown(op, value):
                     yield self.home(self.views.of(value), "value")
         yield from self.exchanges(None)
         for value, name, layout in zip(function.results, function.result_names, self.plan.results, strict=True):
@@ -85,6 +85,11 @@ class _Walk:
             yield Row(
                 shown, _plain(type_, value.type), _shape(layout.local_shape(value.shape, self.mesh)), None, "result"
             )
+
+    def shown(self, op: Op, value: Value) -> bool:
+        """Does the last exchange for an annotation leave just what it asks for?"""
+        last = self.comms.get(op, [])[-1:] if op.name == "annotate" else []
+        return any(comm.target == self.plan.home[value] for _, comm, _ in last)
 
     def home(self, view: View, role: str) -> Row:
         value, layout = view.value, self.plan.home[view.value]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from gshard_ir.dump.table import Column, Line, line, table
 from gshard_ir.dump.views import View, Views
-from gshard_ir.ir import Value
+from gshard_ir.ir import Op, Value
+from gshard_ir.passes.plan import TRANSPARENT
 from gshard_ir.passes.propagate import Clash
 from gshard_ir.pipeline import Compiled
-from gshard_ir.reasons import Link, chain, label, place
+from gshard_ir.reasons import Link, chain, place
 
 COLUMNS = (
     Column("line", "faint", right=True),
@@ -87,9 +88,10 @@ class Causes:
         return Row(self.views.of(value), shown, tuple(whys))
 
     def why(self, value: Value, dim: int, axis: str) -> Why:
-        """Follow the cause of one axis to its annotation."""
-        links = tuple(self.link(link) for link in chain(self.propagation, value, dim, axis))
-        return Why(dim, self.mesh.show_axes((axis,)), links)
+        """Follow the cause of one axis to its annotation; other annotations on the way only hand it on."""
+        links = chain(self.propagation, value, dim, axis)
+        told = [link for link in links if link.cause.source is None or not _hands_on(link.cause.op)]
+        return Why(dim, self.mesh.show_axes((axis,)), tuple(map(self.link, told)))
 
     def link(self, link: Link) -> str:
         """Return ``G of einsum, line 21: x dim 0``, or the annotation's text and place."""
@@ -98,20 +100,16 @@ class Causes:
         if cause.source is None or cause.op is None:
             return f"{cause.how}, {where}" if where else cause.how
         source, at = cause.source
-        factor = f"{cause.factor} of einsum" if cause.op.name == "einsum" else cause.op.name
-        return f"{factor}, {where}: {self.views.names[source]} dim {at}"
+        return f"{_by(cause.op, cause.factor)}, {where}: {self.views.names[source]} dim {at}"
 
     def clash(self, clash: Clash) -> dict[str, object]:
         """Return a clash as plain data."""
         source, at = clash.source
-        rule = self.propagation.rules[clash.op]
-        index = next((i for i, f in enumerate(rule.factors) if f.name == clash.factor), None)
-        factor = label(rule, clash.op, index, self.views.names) if index is not None else clash.factor
         roots = [links[-1] for a in clash.axes if (links := list(chain(self.propagation, source, at, a)))]
         view = self.views.of(clash.value)
         fields: dict[str, object] = {"value": view.name, "line": view.line, "where": view.where, "dim": clash.dim}
         fields |= {"axes": self.mesh.show_axes(clash.axes), "op": clash.op.name, "at": place(clash.op.span)}
-        fields |= {"factor": factor, "from": self.views.names[source], "from_dim": at}
+        fields |= {"by": _by(clash.op, clash.factor), "from": self.views.names[source], "from_dim": at}
         return fields | {"because_of": [self.link(r) for r in roots], "reason": clash.reason}
 
 
@@ -125,7 +123,10 @@ def lines_of(causes: Causes, *, everything: bool) -> list[Line]:
     seen = [c for c in clashes if everything or not causes.views.of(c.value).inner]
     if hidden:
         lines.append(line(f"  {hidden} values inside called defs are not shown (--all shows them)", "faint"))
-    lines += [line(), line(f"  {len(clashes)} clashes" if clashes else "  no clashes", "head")]
+    lines += [
+        line(),
+        line(f"  {len(clashes)} clash{'' if len(clashes) == 1 else 'es'}" if clashes else "  no clashes", "head"),
+    ]
     for clash in seen:
         lines += _clash_lines(causes.clash(clash))
     if len(seen) < len(clashes):
@@ -134,8 +135,19 @@ def lines_of(causes: Causes, *, everything: bool) -> list[Line]:
 
 
 def _clash_lines(clash: dict[str, object]) -> list[Line]:
-    proposed = f"{clash['axes']} proposed by {clash['factor']} of {clash['op']}, {clash['at']}"
+    proposed = f"{clash['axes']} proposed through {clash['by']}, {clash['at']}"
     lines = [line(f"  {clash['line']}  {clash['value']}, dim {clash['dim']}: {proposed}; {clash['reason']}")]
     roots = clash["because_of"]
     assert isinstance(roots, list)
     return lines + [line(f"      from {clash['from']} dim {clash['from_dim']} <- {root}", "faint") for root in roots]
+
+
+def _hands_on(op: Op | None) -> bool:
+    return op is not None and op.name in TRANSPARENT
+
+
+def _by(op: Op, factor: str) -> str:
+    """Name what carries an axis: a factor of an einsum, an annotation's text, or the op."""
+    if op.name == "einsum":
+        return f"{factor} of einsum"
+    return str(op.attrs["how"]) if op.name == "annotate" else op.name

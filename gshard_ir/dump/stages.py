@@ -54,8 +54,7 @@ def _head(program: Program, stage: str) -> dict[str, object]:
 
 
 def _title(program: Program, rest: str = "") -> list[Line]:
-    mesh = " ".join(f"{n}={s}" for n, s in program.mesh_sizes.items())
-    tail = f"    mesh {mesh}{f'    {rest}' if rest else ''}"
+    tail = f"    mesh {program.lowered.mesh}{f'    {rest}' if rest else ''}"
     return [(Segment(program.title, "head"), Segment(tail)), line()]
 
 

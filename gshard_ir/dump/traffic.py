@@ -55,19 +55,16 @@ class Traffic:
 
     @property
     def by_kind(self) -> dict[str, float]:
-        """Bytes by kind of collective, in order of first use."""
+        """Bytes by kind of collective, most first."""
         found: dict[str, float] = {}
         for c in self.collectives:
             found[c.kind] = found.get(c.kind, 0.0) + c.sent
-        return found
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of collectives by kind, in order of first use."""
-        found: dict[str, int] = {}
-        for c in self.collectives:
-            found[c.kind] = found.get(c.kind, 0) + 1
-        return found
+        """Number of collectives by kind, in the order of :attr:`by_kind`."""
+        return {kind: sum(c.kind == kind for c in self.collectives) for kind in self.by_kind}
 
     def summary(self) -> str:
         """Return ``2 all_to_all, 1 all_reduce    229,383 B sent per device``."""
