@@ -20,10 +20,10 @@ from lark.utils import TextSlice
 
 from gshard_ir.errors import Diagnostic, GShardError, fail
 from gshard_ir.frontend import tables
+from gshard_ir.frontend.parser import MAX_NESTING
 from gshard_ir.source import SourceFile, Span
 
 MAX_BYTES: Final = 256 * 1024
-MAX_NESTING: Final = 200
 MAX_DIGITS: Final = 4300
 MAX_ERRORS: Final = 100
 

@@ -13,7 +13,8 @@ from lark import Token, Tree
 
 from gshard_ir.errors import GShardError, fail
 from gshard_ir.frontend import ast
-from gshard_ir.frontend.blocks import LAYOUT, MAX_NESTING, token_span, too_deep
+from gshard_ir.frontend.blocks import LAYOUT, token_span, too_deep
+from gshard_ir.frontend.parser import MAX_NESTING
 from gshard_ir.frontend.syntax_errors import BINARY, LITERALS
 from gshard_ir.source import SourceFile, Span
 from gshard_ir.types import DTYPES

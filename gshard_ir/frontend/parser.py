@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gshard_ir.errors import Diagnostic, GShardError, fail
 from gshard_ir.frontend import ast
 from gshard_ir.source import SourceFile, Span
 
-MAX_NESTING = 200
+MAX_NESTING: Final = 200  # of brackets, of indented blocks, and of the nodes on any path through a tree
 
 
 def decode(name: str, data: bytes) -> SourceFile:
