@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from gshard_ir.memo import hash_once
 from gshard_ir.mesh import Mesh
 from gshard_ir.sharding import Layout
 
@@ -41,6 +42,7 @@ class Factor:
 Dims = tuple[tuple[int, ...], ...]
 
 
+@hash_once
 @dataclass(frozen=True)
 class Rule:
     """Factors, and per operand and result the factors of every dim, major first.

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from gshard_ir.memo import hash_once
+
 
 @dataclass(frozen=True)
 class AxisRef:
@@ -24,6 +26,7 @@ class AxisRef:
         return self.name if not self.size else f"{self.name}:({self.pre}){self.size}"
 
 
+@hash_once
 @dataclass(frozen=True)
 class Mesh:
     """Ordered axes, major to minor: device number = row-major index over ``sizes``.

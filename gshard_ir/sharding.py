@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from gshard_ir.memo import hash_once
 from gshard_ir.mesh import AxisRef, Mesh, show_axes
 from gshard_ir.types import ShardedType, TensorType
 
@@ -76,6 +77,7 @@ class Sharding:
         return text
 
 
+@hash_once
 @dataclass(frozen=True)
 class Layout:
     """A decided, closed layout on a refined mesh: per dim the axes that split it, major to minor.

@@ -8,11 +8,13 @@ from functools import lru_cache
 
 from gshard_ir.factors import Rule, Split, project
 from gshard_ir.ir import Function, Op, Value
+from gshard_ir.memo import hash_once
 from gshard_ir.mesh import Mesh
 from gshard_ir.opdef import rule_of
 from gshard_ir.sharding import Layout, chunk
 
 
+@hash_once
 @dataclass(frozen=True)
 class Strategy:
     """How one op runs: axes per factor, and axes along which a linear operand group is a pending sum.

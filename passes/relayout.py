@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gshard_ir.ir import Attrs
+from gshard_ir.memo import hash_once
 from gshard_ir.mesh import Mesh
 from gshard_ir.passes.traffic import Transfer, transfer
 from gshard_ir.sharding import Layout, nests, sharded
@@ -43,6 +44,7 @@ class Step:
         return 0.0 if self.transfer is None else self.transfer.sent + launch_bytes
 
 
+@hash_once
 @dataclass(frozen=True)
 class Problem:
     """What is fixed while one tensor is relaid: its global type, the mesh, the price of a launch."""
