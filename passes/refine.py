@@ -90,6 +90,7 @@ class _Search:
             self.boundary.setdefault(self.roots[value], []).append(self.propagation.layouts[value])
         self.problems = {v: Problem(v.type, mesh, self.launch_bytes) for v in self.roots.values()}
         self.internal: dict[tuple[Op, Strategy], float] = {}
+        self.touched = {op: tuple(dict.fromkeys(self.roots[v] for v in (*op.operands, *op.results))) for op in self.ops}
         tied = {op.operands[1] for op in self.ops if op.name == "like"}
         for op in self.ops:
             self.chosen[op] = initial(op, self.propagation)
@@ -98,6 +99,7 @@ class _Search:
         self.work = {op: self.work_of(op, self.chosen[op]) for op in self.ops}
         self.work_limit = WORK_SLACK * sum(self.work.values())
         self.memory_limit = MEMORY_SLACK * self.peak()
+        self.prices = {v: self.value_price(v) for v in self.problems}
 
     def work_of(self, op: Op, strategy: Strategy) -> int:
         """Local points of ops other than contractions (those are held one by one) and exempt ones."""
@@ -128,12 +130,11 @@ class _Search:
         return self.internal[key]
 
     def near(self, op: Op) -> float:
-        """Price of everything that the strategy of ``op`` touches."""
-        values = dict.fromkeys(self.roots[v] for v in (*op.operands, *op.results))
-        return sum(self.value_price(v) for v in values) + self.op_price(op)
+        """Price of everything that the strategy of ``op`` touches, computed afresh."""
+        return sum(map(self.value_price, self.touched[op])) + self.op_price(op)
 
     def total(self) -> float:
-        return sum(map(self.value_price, self.problems)) + sum(map(self.op_price, self.ops))
+        return sum(self.prices.values()) + sum(map(self.op_price, self.ops))
 
     def peak(self) -> int:
         """Largest sum of live shards over the program, operands' relaid copies counted where they are used."""
@@ -168,7 +169,8 @@ class _Search:
                     improved |= self._improve(op)
 
     def _improve(self, op: Op) -> bool:
-        old, before = self.chosen[op], self.near(op)
+        old = self.chosen[op]
+        before = sum(self.prices[v] for v in self.touched[op]) + self.op_price(op)
         # A strategy can only help when something near is paid for, or local work can fall.
         best, best_key = old, (0.0, 0)
         spare = self.work_limit - sum(self.work.values())
@@ -184,6 +186,7 @@ class _Search:
         if best is old:
             return False
         self.work[op] = self.work_of(op, best)
+        self.prices.update({v: self.value_price(v) for v in self.touched[op]})
         self.changes.append(Change(op, old, best, -best_key[0]))
         return True
 
