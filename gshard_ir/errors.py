@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from gshard_ir.source import Span
 
+MAX_SITES = 8
+"""Call sites that a diagnostic shows."""
+
 
 @dataclass(frozen=True)
 class Diagnostic:
@@ -37,9 +40,9 @@ class Diagnostic:
             lines += [f"  {span.file.name}:{span.line}:{span.column}: {label}", *self._excerpt(span)]
         lines += [f"   {note}" for note in self.notes]
         if self.span is not None:
-            lines += [
-                f"   called from {site.file.name}:{site.line}:{site.column}" for site in list(self.span.stack())[1:]
-            ]
+            sites = list(self.span.stack())[1:]
+            lines += [f"   called from {s.file.name}:{s.line}:{s.column}" for s in sites[:MAX_SITES]]
+            lines += [f"   and {len(sites) - MAX_SITES} calls further out"] * (len(sites) > MAX_SITES)
         if self.suggestion:
             lines.append(f"   try: {self.suggestion}")
         return "\n".join(lines)

@@ -17,17 +17,23 @@ def bind_arguments(
     names: Sequence[str],
     positional: Sequence[tuple[T, Span]],
     keywords: Mapping[str, tuple[T, Span]],
+    limit: int | None = None,
+    usage: str = "",
 ) -> dict[str, tuple[T, Span]]:
     """Return the argument given for each parameter that has one.
 
+    Only the first ``limit`` parameters may be given without a name. ``usage`` is shown with an error.
     Raises a diagnostic for too many arguments, an unknown name (with the nearest one) or a parameter given twice.
     """
-    if len(positional) > len(names):
-        extra = positional[len(names)][1]
+    usage = usage or f"{what}({', '.join(names)})"
+    most = len(names) if limit is None else limit
+    if len(positional) > most:
+        without = " without a name" if most < len(names) else ""
         raise fail(
-            f"{what} takes {len(names)} argument{'s' * (len(names) != 1)}, found {len(positional) + len(keywords)}",
-            extra,
-            f"{what}({', '.join(names)})",
+            f"{what} takes {most} argument{'s' * (most != 1)}{without}, found {len(positional)}",
+            positional[most][1],
+            usage,
+            suggestion=f"{names[most]}=.." if most < len(names) else None,
         )
     found = dict(zip(names, positional, strict=False))
     for name, (value, where) in keywords.items():
@@ -35,7 +41,7 @@ def bind_arguments(
             raise fail(
                 f"{what} has no argument {name}",
                 where,
-                f"{what}({', '.join(names)})",
+                usage,
                 suggestion=nearest(name, list(names)),
             )
         if name in found:

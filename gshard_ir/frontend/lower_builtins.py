@@ -25,12 +25,14 @@ from gshard_ir.types import DTYPES, DType
 class Builtin:
     """One operation: its name, parameters with defaults (a missing key is required), and meaning.
 
-    ``rest`` is the name of a parameter that takes any number of positional arguments.
+    The first ``positional`` parameters may be given without a name. ``rest`` is the name of a parameter
+    that takes any number of positional arguments.
     """
 
     name: str
     signature: str
     params: tuple[str, ...]
+    positional: int
     defaults: Mapping[str, Item]
     rest: str | None
     lower: Callable[[Site], Item]
@@ -62,16 +64,23 @@ class Site:
         where = tuple(self.where(a) for a in at)
         return self.emit.op(name, *operands, span=self.span, where=where, **attrs)  # type: ignore[arg-type]
 
-    def tensor(self, arg: str = "x") -> Value:
-        """Return an argument that must be a tensor."""
+    @property
+    def first(self) -> str:
+        """Name of the first parameter."""
+        return next(iter(self.args))
+
+    def tensor(self, arg: str = "") -> Value:
+        """Return an argument that must be a tensor, by default the first."""
+        arg = arg or self.first
         item = self.args[arg]
         if not isinstance(item, Value):
             edit = "zeros(shape), or full(shape, value) for a tensor" if isinstance(item, int | float) else None
             raise self.fail(f"{arg} must be a tensor, found {describe(item)}", arg, suggestion=edit)
         return item
 
-    def numeric(self, arg: str = "x") -> Value:
-        """Return an argument that must be a tensor of numbers."""
+    def numeric(self, arg: str = "") -> Value:
+        """Return an argument that must be a tensor of numbers, by default the first."""
+        arg = arg or self.first
         x = self.tensor(arg)
         if not x.dtype.is_numeric:
             edit = f"cast({text_of(self.where(arg))}, i32)" if x.dtype.name == "bool" else None
@@ -148,10 +157,11 @@ def builtin(*signatures: str) -> Callable[[Callable[[Site], Item]], Callable[[Si
         for signature in signatures:
             name, inner = signature[:-1].split("(", 1)
             parts = [p for p in inner.split(", ") if p]
-            rest = next((p[1:] for p in parts if p.startswith("*")), None)
+            rest = next((p[1:] for p in parts if p.startswith("*") and p != "*"), None)
             params = tuple(p.split("=")[0] for p in parts if not p.startswith("*"))
+            positional = parts.index("*") if "*" in parts else len(params)
             defaults = {p.split("=")[0]: _literal(p.split("=")[1]) for p in parts if "=" in p}
-            BUILTINS[name] = Builtin(name, signature, params, defaults, rest, function)
+            BUILTINS[name] = Builtin(name, signature, params, positional, defaults, rest, function)
         return function
 
     return register
@@ -165,7 +175,7 @@ def apply(
     if op.rest:
         n = sum(p not in keywords and p not in op.defaults for p in op.params)
         first, rest = positional[:n], tuple(positional[n:])
-    found = bind_arguments(op.name, op.params, [(t, t.span) for t in first], keywords)
+    found = bind_arguments(op.name, op.params, [(t, t.span) for t in first], keywords, op.positional, op.signature)
     for param in op.params:
         if param not in found and param not in op.defaults:
             raise fail(f"{op.name} needs {param}", span, op.signature)

@@ -24,32 +24,34 @@ def _keep(s: Site, x: Value, reduced: Value, axes: tuple[int, ...], keepdims: bo
 
 
 def _reduce(s: Site, op: str, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
-    reduced = s.op(op, x, at=("x",), axes=axes) if axes else x
+    reduced = s.op(op, x, at=(s.first,), axes=axes) if axes else x
     return _keep(s, x, reduced, axes, keepdims)
 
 
-@builtin(*(f"{name}(x, axis=None, keepdims=False)" for name in _REDUCE))
+@builtin(*(f"{name}(a, axis=None, *, keepdims=False)" for name in _REDUCE))
 def _reduction(s: Site) -> Item:
-    if s.name in ("max", "min") and is_number(s.args["x"]):
+    if s.name in ("max", "min") and is_number(s.args[s.first]):
         return _of_numbers(s)
     if isinstance(s.args["axis"], Value) and s.name in ("max", "min"):
-        edit = f"{s.name}imum({text_of(s.where('x'))}, {text_of(s.where('axis'))})"
+        edit = f"{s.name}imum({text_of(s.where(s.first))}, {text_of(s.where('axis'))})"
         raise s.fail(f"axis must be an integer, found {describe(s.args['axis'])}", "axis", suggestion=edit)
     x = s.tensor()
     if s.name in ("any", "all"):
         if x.dtype != BOOL:
-            raise s.fail(f"x must be bool, found {x.type}", "x", suggestion=f"{text_of(s.where('x'))} != 0")
+            raise s.fail(
+                f"{s.first} must be bool, found {x.type}", s.first, suggestion=f"{text_of(s.where(s.first))} != 0"
+            )
     else:
         x = s.numeric()
     axes = s.axes(x)
     if s.name in ("max", "min", "amax", "amin") and math.prod(x.shape[a] for a in axes) == 0:
-        raise s.fail(f"there is no largest or smallest of nothing: x is {x.type}", "x")
+        raise s.fail(f"there is no largest or smallest of nothing: {s.first} is {x.type}", s.first)
     return _reduce(s, _REDUCE[s.name], x, axes, s.boolean("keepdims"))
 
 
 def _of_numbers(s: Site) -> Item:
     """Return the largest or smallest of compile-time numbers given one by one."""
-    items = [s.args["x"], *(s.args[a] for a in ("axis", "keepdims") if a in s.spans)]
+    items = [s.args[s.first], *(s.args[a] for a in ("axis", "keepdims") if a in s.spans)]
     numbers = [i for i in items if isinstance(i, int | float) and not isinstance(i, bool)]
     if len(numbers) < len(items):
         other = next(i for i in items if not is_number(i))
@@ -60,8 +62,8 @@ def _of_numbers(s: Site) -> Item:
 def _float_x(s: Site) -> Value:
     x = s.tensor()
     if not x.dtype.is_float:
-        edit = f"{s.name}(cast({text_of(s.where('x'))}, f32))"
-        raise s.fail(f"x must be float, found {x.type}", "x", suggestion=edit)
+        edit = f"{s.name}(cast({text_of(s.where(s.first))}, f32))"
+        raise s.fail(f"{s.first} must be float, found {x.type}", s.first, suggestion=edit)
     return x
 
 
@@ -72,7 +74,7 @@ def _mean_of(s: Site, x: Value, axes: tuple[int, ...], keepdims: bool, less: int
     return s.op("div", total, s.emit.constant(float(count), x.dtype, total.shape, s.span))
 
 
-@builtin("mean(x, axis=None, keepdims=False)")
+@builtin("mean(a, axis=None, *, keepdims=False)")
 def _mean(s: Site) -> Item:
     x = _float_x(s)
     # 16-bit floats are summed and divided in f32, as jax.numpy does.
@@ -80,7 +82,7 @@ def _mean(s: Site) -> Item:
     return s.emit.cast(_mean_of(s, wide, s.axes(x), s.boolean("keepdims")), x.dtype, s.span)
 
 
-@builtin("var(x, axis=None, ddof=0, keepdims=False)", "std(x, axis=None, ddof=0, keepdims=False)")
+@builtin("var(a, axis=None, *, ddof=0, keepdims=False)", "std(a, axis=None, *, ddof=0, keepdims=False)")
 def _var(s: Site) -> Item:
     x = _float_x(s)
     axes, ddof = s.axes(x), s.integer("ddof", low=0)
@@ -93,19 +95,19 @@ def _var(s: Site) -> Item:
     return s.emit.cast(found, x.dtype, s.span)
 
 
-@builtin("argmax(x, axis=None, keepdims=False)", "argmin(x, axis=None, keepdims=False)")
+@builtin("argmax(a, axis=None, *, keepdims=False)", "argmin(a, axis=None, *, keepdims=False)")
 def _arg(s: Site) -> Item:
     x = s.numeric()
     if s.args["axis"] is None:
         flat = s.emit.reshape(x, (x.type.size,), s.span)
-        found, axes = s.op(s.name, flat, at=("x",), axis=0), tuple(range(x.type.rank))
+        found, axes = s.op(s.name, flat, at=(s.first,), axis=0), tuple(range(x.type.rank))
     else:
         axis = s.axis(x.type.rank, of=str(x.type))
-        found, axes = s.op(s.name, x, at=("x",), axis=axis), (axis,)
+        found, axes = s.op(s.name, x, at=(s.first,), axis=axis), (axis,)
     return _keep(s, x, found, axes, s.boolean("keepdims"))
 
 
-@builtin("cumsum(x, axis=None, reverse=False, exclusive=False)")
+@builtin("cumsum(a, axis=None, *, reverse=False, exclusive=False)")
 def _cumsum(s: Site) -> Item:
     x = s.numeric()
     if s.args["axis"] is None:
@@ -113,7 +115,7 @@ def _cumsum(s: Site) -> Item:
     else:
         axis = s.axis(x.type.rank, of=str(x.type))
     reverse = s.boolean("reverse")
-    found = s.op("cumsum", x, at=("x",), axis=axis, reverse=reverse)
+    found = s.op("cumsum", x, at=(s.first,), axis=axis, reverse=reverse)
     if not s.boolean("exclusive"):
         return found
     if x.dtype.is_integer:
@@ -137,11 +139,15 @@ def _shifted(s: Site, x: Value, axis: int, reverse: bool) -> Value:
     return s.op("pad", cut, low=tuple(low), high=tuple(high), value=0.0)
 
 
-@builtin("one_hot(x, num_classes, dtype=f32, axis=-1)")
+@builtin("one_hot(x, num_classes, *, dtype=f32, axis=-1)")
 def _one_hot(s: Site) -> Item:
     x, classes, dtype = s.tensor(), s.integer("num_classes", low=0), s.dtype()
     if not x.dtype.is_integer:
-        raise s.fail(f"x must hold integers, found {x.type}", "x", suggestion=f"cast({text_of(s.where('x'))}, i32)")
+        raise s.fail(
+            f"{s.first} must hold integers, found {x.type}",
+            s.first,
+            suggestion=f"cast({text_of(s.where(s.first))}, i32)",
+        )
     x = s.emit.cast(x, I32, s.span) if x.dtype.itemsize < 4 else x
     rank = x.type.rank + 1
     axis = s.axis(rank)
@@ -152,9 +158,9 @@ def _one_hot(s: Site) -> Item:
     return s.emit.cast(s.op("eq", wide, count), dtype, s.span)
 
 
-@builtin("count_nonzero(x, axis=None, keepdims=False)")
+@builtin("count_nonzero(a, axis=None, keepdims=False)")
 def _count(s: Site) -> Item:
     x = s.tensor()
-    hit = x if x.dtype == BOOL else binary(s.emit, "!=", s.term("x"), Term(0, s.span), s.span)
+    hit = x if x.dtype == BOOL else binary(s.emit, "!=", s.term(s.first), Term(0, s.span), s.span)
     assert isinstance(hit, Value)
     return _reduce(s, "reduce_sum", s.emit.cast(hit, I32, s.span), s.axes(x), s.boolean("keepdims"))

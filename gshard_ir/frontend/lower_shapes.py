@@ -13,7 +13,7 @@ from gshard_ir.ir import Value
 from gshard_ir.types import KEY
 
 
-@builtin("reshape(x, shape)")
+@builtin("reshape(a, shape)")
 def _reshape(s: Site) -> Item:
     x, shape = s.tensor(), list(s.integers("shape"))
     if shape.count(-1) > 1:
@@ -24,25 +24,25 @@ def _reshape(s: Site) -> Item:
             raise s.fail(
                 f"no size for -1 in {show(shape)}",
                 "shape",
-                f"x is {x.type} with {x.type.size} elements, {rest} does not divide them",
+                f"{s.first} is {x.type} with {x.type.size} elements, {rest} does not divide them",
             )
         shape[shape.index(-1)] = x.type.size // rest
     if x.shape == tuple(shape):
         return x
-    return s.op("reshape", x, at=("x",), shape=check_shape(shape, s.where("shape")))
+    return s.op("reshape", x, at=(s.first,), shape=check_shape(shape, s.where("shape")))
 
 
-@builtin("ravel(x)")
+@builtin("ravel(a)")
 def _ravel(s: Site) -> Item:
     x = s.tensor()
     return s.emit.reshape(x, (x.type.size,), s.span)
 
 
 def _permute(s: Site, x: Value, perm: Sequence[int]) -> Value:
-    return x if list(perm) == list(range(x.type.rank)) else s.op("transpose", x, at=("x",), perm=tuple(perm))
+    return x if list(perm) == list(range(x.type.rank)) else s.op("transpose", x, at=(s.first,), perm=tuple(perm))
 
 
-@builtin("transpose(x, axes=None)")
+@builtin("transpose(a, axes=None)")
 def _transpose(s: Site) -> Item:
     x = s.tensor()
     if s.args["axes"] is None:
@@ -53,7 +53,7 @@ def _transpose(s: Site) -> Item:
     return _permute(s, x, axes)
 
 
-@builtin("swapaxes(x, axis1, axis2)")
+@builtin("swapaxes(a, axis1, axis2)")
 def _swapaxes(s: Site) -> Item:
     x = s.tensor()
     a, b = s.axis(x.type.rank, "axis1", str(x.type)), s.axis(x.type.rank, "axis2", str(x.type))
@@ -62,7 +62,7 @@ def _swapaxes(s: Site) -> Item:
     return _permute(s, x, perm)
 
 
-@builtin("moveaxis(x, source, destination)")
+@builtin("moveaxis(a, source, destination)")
 def _moveaxis(s: Site) -> Item:
     x = s.tensor()
     source, target = s.axis(x.type.rank, "source", str(x.type)), s.axis(x.type.rank, "destination", str(x.type))
@@ -70,7 +70,7 @@ def _moveaxis(s: Site) -> Item:
     return _permute(s, x, [*perm[:target], source, *perm[target:]])
 
 
-@builtin("expand_dims(x, axis)")
+@builtin("expand_dims(a, axis)")
 def _expand_dims(s: Site) -> Item:
     x, axes = s.tensor(), s.integers("axis")
     rank = x.type.rank + len(axes)
@@ -80,7 +80,7 @@ def _expand_dims(s: Site) -> Item:
     return s.emit.insert_dims(x, [d for d in range(rank) if d not in new], rank, s.span)
 
 
-@builtin("squeeze(x, axis=None)")
+@builtin("squeeze(a, axis=None)")
 def _squeeze(s: Site) -> Item:
     x = s.tensor()
     gone = tuple(d for d, n in enumerate(x.shape) if n == 1) if s.args["axis"] is None else s.axes(x)
@@ -90,14 +90,14 @@ def _squeeze(s: Site) -> Item:
     return s.emit.reshape(x, [n for d, n in enumerate(x.shape) if d not in gone], s.span)
 
 
-@builtin("broadcast_to(x, shape)")
+@builtin("broadcast_to(array, shape)")
 def _broadcast_to(s: Site) -> Item:
-    shape, item = s.shape(), s.args["x"]
+    shape, item = s.shape(), s.args[s.first]
     if isinstance(item, int | float):
-        return s.emit.literal(item, s.where("x"), shape)
+        return s.emit.literal(item, s.where(s.first), shape)
     x = s.tensor()
     if x.dtype == KEY or broadcast_shape([x.shape, shape]) != shape:
-        raise s.fail(f"{x.type} does not broadcast to {show(shape)}", "x", "dims are matched from the last one")
+        raise s.fail(f"{x.type} does not broadcast to {show(shape)}", s.first, "dims are matched from the last one")
     return s.emit.broadcast(x, shape, s.span)
 
 
@@ -135,7 +135,7 @@ def _stack(s: Site) -> Item:
     return wide[0] if len(wide) == 1 else s.op("concat", *wide, at=("arrays",) * len(wide), axis=axis)
 
 
-@builtin('pad(array, pad_width, mode="constant", constant_values=0)')
+@builtin('pad(array, pad_width, mode="constant", *, constant_values=0)')
 def _pad(s: Site) -> Item:
     x, value = s.tensor("array"), s.args["constant_values"]
     if s.args["mode"] != "constant":
@@ -173,14 +173,14 @@ def _pad_counts(s: Site, x: Value) -> list[tuple[int, int]]:
     return counts
 
 
-@builtin("flip(x, axis=None)")
+@builtin("flip(m, axis=None)")
 def _flip(s: Site) -> Item:
     x = s.tensor()
     axes = s.axes(x)
-    return s.op("reverse", x, at=("x",), axes=axes) if axes else x
+    return s.op("reverse", x, at=(s.first,), axes=axes) if axes else x
 
 
-@builtin("roll(x, shift, axis=None)")
+@builtin("roll(a, shift, axis=None)")
 def _roll(s: Site) -> Item:
     x = s.tensor()
     if s.args["axis"] is None:
@@ -209,12 +209,14 @@ def _rolled(s: Site, x: Value, shift: int, axis: int) -> Value:
     return s.op("concat", tail, head, axis=axis)
 
 
-@builtin("repeat(x, repeats, axis)", "tile(x, reps)")
+@builtin("repeat(a, repeats, axis=None)", "tile(A, reps)")
 def _repeat(s: Site) -> Item:
     x = s.tensor()
     if s.name == "repeat":
-        axis, n = s.axis(x.type.rank, of=str(x.type)), s.integer("repeats", low=0)
-        return _repeated(s, x, axis + 1, axis, n)
+        flat = s.args["axis"] is None
+        x = s.emit.reshape(x, (x.type.size,), s.span) if flat else x
+        axis = 0 if flat else s.axis(x.type.rank, of=str(x.type))
+        return _repeated(s, x, axis + 1, axis, s.integer("repeats", low=0))
     reps = s.integers("reps")
     if len(reps) != x.type.rank or any(n < 0 for n in reps):
         raise s.fail(f"reps must give a count for each of the {x.type.rank} dims of {x.type}", "reps")
@@ -234,7 +236,7 @@ def _repeated(s: Site, x: Value, at: int, axis: int, n: int) -> Value:
     return s.emit.reshape(wide, merged, s.span)
 
 
-@builtin("take(x, indices, axis=None)")
+@builtin("take(a, indices, axis=None)")
 def _take(s: Site) -> Item:
     x, item = s.tensor(), s.args["indices"]
     if isinstance(item, int) and not isinstance(item, bool):
@@ -245,5 +247,5 @@ def _take(s: Site) -> Item:
         edit = f"cast({text_of(s.where('indices'))}, i32)"
         raise s.fail(f"indices must hold integers, found {indices.type}", "indices", suggestion=edit)
     if s.args["axis"] is None:
-        return s.op("take", s.emit.reshape(x, (x.type.size,), s.span), indices, at=("x", "indices"), axis=0)
-    return s.op("take", x, indices, at=("x", "indices"), axis=s.axis(x.type.rank, of=str(x.type)))
+        return s.op("take", s.emit.reshape(x, (x.type.size,), s.span), indices, at=(s.first, "indices"), axis=0)
+    return s.op("take", x, indices, at=(s.first, "indices"), axis=s.axis(x.type.rank, of=str(x.type)))

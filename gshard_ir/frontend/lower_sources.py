@@ -36,14 +36,14 @@ def _filled(s: Site, shape: tuple[int, ...], dtype: DType | None) -> Value:
     return s.emit.constant(item, dtype, shape, s.where("fill_value"))
 
 
-@builtin("zeros_like(x, dtype=None)", "ones_like(x, dtype=None)")
+@builtin("zeros_like(a, dtype=None)", "ones_like(a, dtype=None)")
 def _splat_like(s: Site) -> Item:
     x, one = s.tensor(), s.name == "ones_like"
     dtype = x.dtype if s.args["dtype"] is None else s.dtype()
     return s.emit.constant(one if dtype == BOOL else int(one), dtype, x.shape, s.span)
 
 
-@builtin("full_like(x, fill_value, dtype=None)")
+@builtin("full_like(a, fill_value, dtype=None)")
 def _full_like(s: Site) -> Item:
     x = s.tensor()
     return _filled(s, x.shape, x.dtype if s.args["dtype"] is None else s.dtype())
@@ -95,9 +95,20 @@ def _key(s: Site) -> Value:
     return key
 
 
-@builtin("uniform(key, shape=[])")
+@builtin("uniform(key, shape=[], *, minval=0.0, maxval=1.0)")
 def _uniform(s: Site) -> Item:
-    return s.op("uniform", _key(s), at=("key",), shape=s.shape())
+    """Draw from [minval, maxval), with the arithmetic of `jax.random.uniform`."""
+    drawn = s.op("uniform", _key(s), at=("key",), shape=s.shape())
+    bounds = []
+    for arg in ("minval", "maxval"):
+        item = s.args[arg]
+        if not isinstance(item, int | float) or isinstance(item, bool):
+            raise s.fail(f"{arg} must be a compile-time number, found {describe(item)}", arg)
+        bounds.append(float(item))
+    if bounds == [0.0, 1.0]:
+        return drawn
+    low, width = (s.emit.constant(n, F32, drawn.shape, s.span) for n in (bounds[0], bounds[1] - bounds[0]))
+    return s.op("max", low, s.op("add", s.op("mul", drawn, width), low))
 
 
 @builtin("fold_in(key, data)")
