@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,3 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def update(request: pytest.FixtureRequest) -> bool:
     """Were goldens asked to be rewritten?"""
     return bool(request.config.getoption("--update"))
+
+
+@pytest.fixture(autouse=True)
+def restore_jax_precision() -> Iterator[None]:
+    """Undo what an emitted program with 64-bit types switches on when it is imported."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_enable_x64", False)
