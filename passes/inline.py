@@ -23,7 +23,7 @@ class Inline:
     """
 
     name: str = "inline"
-    max_ops: int = 200_000
+    max_ops: int = 50_000
 
     def run(self, module: Module) -> Module:
         """Return the module with one, flat, function."""
@@ -46,7 +46,7 @@ class Inline:
                 f"{module.entry} grows to {total:,} operations once its calls are inlined",
                 module.main.span,
                 f"the limit is {self.max_ops:,}",
-                suggestion="call fewer defs that call each other more than once",
+                suggestion="unroll less: a def that calls another one twice doubles it",
             )
 
 

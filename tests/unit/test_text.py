@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from lark import Lark
@@ -10,6 +11,7 @@ from properties.checks import Seeded
 from properties.programs import generate
 from support import structure
 
+import gshard_ir as gs
 from gshard_ir.errors import GShardError
 from gshard_ir.ir import Function, Module, Op, Region, Value
 from gshard_ir.mesh import AxisRef, Mesh
@@ -19,6 +21,9 @@ from gshard_ir.source import SourceFile, Span
 from gshard_ir.text import attr_text, parse_module, print_module
 from gshard_ir.text_reader import grammar
 from gshard_ir.types import BOOL, F32, KEY, ShardedType, TensorType
+from gshard_ir.verify import verify
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.gshard"))
 
 EVERYTHING = """\
 module @moe mesh(data=2, expert:(1)2=2, expert:(2)2=2, one=1)
@@ -98,14 +103,27 @@ def test_local_shapes_follow_from_layouts() -> None:
     assert x.type == ShardedType(F32, (4, 2), (7, 5), Layout((("a",), ("b",))))
 
 
+def survives(module: Module) -> None:
+    """Assert that a module is the same after being written and read."""
+    text = print_module(module)
+    read = parse_module(text)
+    verify(read)
+    assert print_module(read) == text
+    assert structure(read) == structure(module)
+
+
 def test_random_programs_at_every_stage() -> None:
     for seed in range(60):
         compiled = compile_module(generate(Seeded(seed)).module, search=False)
         for module in (compiled.lowered, compiled.prepared, compiled.partitioned.module):
-            text = print_module(module)
-            read = parse_module(text)
-            assert print_module(read) == text
-            assert structure(read) == structure(module)
+            survives(module)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
+def test_examples_at_every_stage(path: Path) -> None:
+    compiled = gs.compile(path).compiled
+    for module in (compiled.lowered, compiled.prepared, compiled.partitioned.module):
+        survives(module)
 
 
 def test_locations_are_optional() -> None:
