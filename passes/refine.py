@@ -9,6 +9,7 @@ strategies of ops: sweeps forwards and backwards, strict improvement, to a fixpo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gshard_ir.builder import Builder
@@ -41,6 +42,20 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """Another way to run one op, all others as planned: what it would add to the price (bytes plus launches).
+
+    ``work`` is the change in local points of ops other than contractions; ``obstacle`` says why the way is
+    closed whatever its price, and is empty when only the price speaks against it.
+    """
+
+    strategy: Strategy
+    price: float
+    work: int
+    obstacle: str = ""
+
+
+@dataclass(frozen=True)
 class Refined:
     """The plan, the price of P0 and of the plan (bytes plus launches), and what was changed on the way."""
 
@@ -48,12 +63,18 @@ class Refined:
     first_price: float
     price: float
     changes: tuple[Change, ...]
+    first: Mapping[Op, Strategy]
+    _search: _Search = field(repr=False)
+
+    def alternatives(self, op: Op) -> tuple[Alternative, ...]:
+        """Every other admissible way to run ``op``, cheapest first."""
+        return self._search.alternatives(op)
 
 
 def refine(propagation: Propagation, *, launch_bytes: float = LAUNCH_BYTES, search: bool = True) -> Refined:
     """Choose a strategy per op. With ``search`` off the result is P0 itself."""
     state = _Search(propagation, launch_bytes)
-    first = state.total()
+    first, suggested = state.total(), dict(state.chosen)
     if search:
         state.descend()
     function = propagation.function
@@ -66,7 +87,7 @@ def refine(propagation: Propagation, *, launch_bytes: float = LAUNCH_BYTES, sear
         tuple(propagation.layouts[v] for v in function.results),
         launch_bytes,
     )
-    return Refined(plan, first, state.total(), tuple(state.changes))
+    return Refined(plan, first, state.total(), tuple(state.changes), suggested, state)
 
 
 @dataclass
@@ -167,6 +188,24 @@ class _Search:
             for order in (self.ops, tuple(reversed(self.ops))):
                 for op in order:
                     improved |= self._improve(op)
+
+    def alternatives(self, op: Op) -> tuple[Alternative, ...]:
+        """Price every other option of one op against the strategies chosen now."""
+        kept, found = self.chosen[op], []
+        before, spare = self.near(op), self.work_limit - sum(self.work.values())
+        for option in self.options[op]:
+            if option == kept:
+                continue
+            self.chosen[op] = option
+            work = self.work_of(op, option) - self.work[op]
+            obstacle = ""
+            if work > spare:
+                obstacle = f"{work:,} more local steps; {max(0, int(spare)):,} are left"
+            elif self.peak() > self.memory_limit:
+                obstacle = f"a peak of {self.peak():,} bytes; the limit is {int(self.memory_limit):,}"
+            found.append(Alternative(option, self.near(op) - before, work, obstacle))
+        self.chosen[op] = kept
+        return tuple(sorted(found, key=lambda a: a.price))
 
     def _improve(self, op: Op) -> bool:
         old = self.chosen[op]
