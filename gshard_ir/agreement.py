@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,8 @@ from gshard_ir.types import ShardedType
 FRACTION_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 TOLERANCE = {"float64": 256.0, "float32": 256.0, "float16": 16.0, "bfloat16": 8.0}
 """Largest error that counts as rounding, in units in the last place of the largest value of the output."""
+
+_SETTLE: dict[str, Callable[..., Array]] = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod}
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def first_parting(program: Program, args: Sequence[Array]) -> Parting | None:
             expected = unsharded[source]
             place = short(op.span) if op.span else ""
             try:
-                found = _whole(local, value, value.type, shards)
+                found = _whole(local, value.type, shards)
             except InternalError as error:
                 return Parting("simulator", op.name, names[source], place, np.inf, str(error))
             gap = difference("simulator", names[source], str(source.type), expected, found)
@@ -177,15 +179,20 @@ def _step(local: Module, op: Op, operands: Sequence[Sequence[Array]]) -> list[li
     return [[found[d][i] for d in devices] for i in range(m)]
 
 
-def _whole(local: Module, value: Value, type_: ShardedType, shards: Sequence[Array]) -> Array:
-    """Settle what is pending and join the shards."""
+def _whole(local: Module, type_: ShardedType, shards: Sequence[Array]) -> Array:
+    """Settle what is pending, without the help of any collective, and join the shards."""
+    mesh = local.mesh
     for kind, axes in type_.layout.pending:
-        settled = Value(type_, value.hint, value.span)
-        op = Op("all_reduce", (value,), (settled,), {"kind": kind, "axes": axes})
-        ((*shards,),) = _step(local, op, [shards])
-    return spmd_numpy.unshard(
-        shards, ShardedType(type_.dtype, type_.shape, type_.whole, type_.layout.settled), local.mesh
-    )
+        groups: dict[tuple[int, ...], list[int]] = {}
+        kept = [a for a in mesh.names if a not in axes]
+        places = [tuple(mesh.index(d, (a,)) for a in kept) for d in range(mesh.devices)]
+        for device, place in enumerate(places):
+            groups.setdefault(place, []).append(device)
+        with np.errstate(all="ignore"):
+            sums = {p: _SETTLE[kind](np.stack([shards[d] for d in group]), axis=0) for p, group in groups.items()}
+        shards = [sums[place].astype(shards[0].dtype) for place in places]
+    settled = ShardedType(type_.dtype, type_.shape, type_.whole, type_.layout.settled)
+    return spmd_numpy.unshard(shards, settled, mesh)
 
 
 def first_parting_of_jax(program: Program, args: Sequence[Array]) -> Parting | None:

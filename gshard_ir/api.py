@@ -97,8 +97,8 @@ def _similar(path: str) -> str | None:
 
     folder = Path(path).parent
     try:
-        names = sorted(p.name for p in folder.iterdir() if p.suffix == ".gshard")
-    except OSError:
+        names = {p.stem: p.name for p in sorted(folder.iterdir()) if p.suffix == ".gshard"}
+    except (OSError, ValueError):
         return None
-    found = nearest(Path(path).name, names)
-    return str(folder / found) if found else None
+    found = nearest(Path(path).stem, list(names))
+    return str(folder / names[found]) if found else None

@@ -156,7 +156,8 @@ def describe(value: object) -> str:
     """Say what a value is: ``f64[3,4]`` for an array, else its Python type."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or shape is None:
-        return f"a {type(value).__name__}"
+        name = type(value).__name__
+        return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
     return f"{_dtype_text(dtype)}[{','.join(map(str, shape))}]"
 
 
@@ -182,7 +183,9 @@ def as_array(name: str, type_: TensorType, value: object) -> Array:
         shape = (*shape, 2)
     if getattr(value, "dtype", None) is None:
         value = _from_python(name, type_, value)
-    found: Any = value
+    found: Any = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(found, np.ndarray) and not found.dtype.isnative:
+        found = found.astype(found.dtype.newbyteorder("="))
     if found.dtype == np.dtype("V2") and type_.dtype.name == "bf16":
         found = found.view(expected)  # how numpy reads back a saved bf16 array
     if tuple(found.shape) != tuple(shape):

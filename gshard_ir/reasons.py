@@ -180,10 +180,11 @@ class _Teller:
             if self.plan.roots[value] is moved or dim is None or axis not in self.plan.home[value].dims[dim]:
                 continue
             cause = root(self.propagation, value, dim, axis)
-            shown = over if op.name == "einsum" else f"dim {dim}"
-            name = self.names[value]
-            what = f"{op.name} is split over {shown}" if name.startswith("(") else f"{name} is split over {shown}"
-            return f"{what}, {place(cause.span)}" if cause is not None and cause.span is not None else what
+            if cause is None or cause.span is None:
+                continue  # the search put it there: no annotation to point at
+            name, shown = self.names[value], over if op.name == "einsum" else f"dim {dim}"
+            what = op.name if name.startswith("(") else name
+            return f"{what} is split over {shown}, {place(cause.span)}"
         return f"{op.name} runs split over {over}, {place(op.span)}"
 
 

@@ -55,14 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. ``argv`` is without the program's name."""
     out = Output()
     try:
-        code = _command(sys.argv[1:] if argv is None else list(argv), out)
-        out.flush()
+        return _command(sys.argv[1:] if argv is None else list(argv), out)
     except BrokenPipeError:
         out.give_up()
         return PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
-    return code
 
 
 def _command(argv: list[str], out: Output) -> int:
@@ -74,6 +72,7 @@ def _command(argv: list[str], out: Output) -> int:
         if options.command is None:
             raise usage("no command given", suggestion="gshard --help")
         code: int = options.run(options, out)
+        out.flush()
     except SystemExit as stop:  # argparse has printed --help
         return stop.code if isinstance(stop.code, int) else USAGE
     except GShardError as error:

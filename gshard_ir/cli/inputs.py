@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,12 +34,13 @@ def collect(function: Function, words: Sequence[str], seed: str, out: Output | N
             given[name] = value
     made = data.seeded(function, parse_seed(seed))
     missing = [n for n in made if not any(n == g or n.startswith(f"{g}.") for g in given)]
-    if missing and out is not None:
-        out.note(f"random (seed {seed}): {', '.join(missing)}")
     try:
-        return data.bind(function, (), {**given, **{n: made[n] for n in missing}})
+        bound = data.bind(function, (), {**given, **{n: made[n] for n in missing}})
     except GShardError as error:
         raise UsageError(error.diagnostics) from None
+    if missing and out is not None:
+        out.note(f"random (seed {seed}): {', '.join(missing)}")
+    return bound
 
 
 def parse_seed(text: str) -> int:
@@ -79,16 +81,23 @@ def _number(text: str) -> int | float | bool | None:
 def load(path: str) -> Array | dict[str, Array]:
     """Read a ``.npy`` as an array or a ``.npz`` as arrays by name; nothing pickled is ever read."""
     try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return found
-        with found:
-            return {name: found[name] for name in found.files}
+        with Path(path).open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            return found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
     except FileNotFoundError:
         raise usage(f"cannot read {path}: no such file") from None
     except MemoryError:
         raise usage(f"cannot read {path}: it does not fit into memory") from None
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        why = reason(error) if isinstance(error, OSError) and error.strerror else f"not a whole .npy or .npz ({text})"
-        raise usage(f"cannot read {path}: {why}") from None
+    except OSError as error:
+        raise usage(f"cannot read {path}: {reason(error)}") from None
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise usage(f"cannot read {path}: {_fault(path, error)}") from None
+
+
+def _fault(path: str, error: Exception) -> str:
+    """Say what is wrong with an array file in words of our own; numpy's would advise to load pickles."""
+    if "pickle" not in str(error):
+        return f"it is no whole .npy or .npz ({(str(error) or type(error).__name__).splitlines()[0]})"
+    with Path(path).open("rb") as file:
+        known = file.read(6).startswith((b"\x93NUMPY", b"PK"))
+    return "it holds Python objects, which are never loaded" if known else "it is neither .npy nor .npz"

@@ -62,6 +62,8 @@ def parse_mesh(text: str) -> dict[str, int]:
         if not 1 <= size <= LARGEST:
             raise usage(f"--mesh {text}: size {size} of {name} is not in [1, {LARGEST:,}]")
         found[name] = size
+    if (devices := math.prod(found.values())) > LARGEST:
+        raise usage(f"--mesh {text}: a mesh of {devices:,} devices", f"at most {LARGEST:,} are accepted")
     return found
 
 

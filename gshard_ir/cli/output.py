@@ -40,7 +40,7 @@ class Output:
         """Write styled lines: in colour on a terminal, else plain. Long lines are never cut."""
         stream = stream or sys.stdout
         if not coloured(stream):
-            stream.write(plain(lines))
+            self._put(plain(lines), stream)
             return
         from rich.console import Console
         from rich.text import Text
@@ -55,11 +55,20 @@ class Output:
 
     def text(self, text: str) -> None:
         """Write text as it stands."""
-        sys.stdout.write(text)
+        self._put(text, sys.stdout)
+
+    def _put(self, text: str, stream: TextIO) -> None:
+        try:
+            stream.write(text)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.give_up()
+            raise usage(f"cannot write the output: {reason(error)}") from None
 
     def data(self, data: dict[str, object]) -> None:
         """Write a JSON document."""
-        sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        self._put(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", sys.stdout)
 
     def note(self, text: str) -> None:
         """Write a remark to standard error."""
@@ -83,12 +92,18 @@ class Output:
         self.errors(GShardError(Diagnostic(f"internal error: {text}", None, (note,))))
 
     def flush(self) -> None:
-        """Write out what is buffered; the place where a closed pipe shows."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        """Write out what is buffered; the place where a closed pipe or a full disk shows."""
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.give_up()
+            raise usage(f"cannot write the output: {reason(error)}") from None
 
     def give_up(self) -> None:
-        """Nobody reads any more: let what is buffered go nowhere, in silence."""
+        """Nobody reads standard output any more: let what is buffered go nowhere, in silence."""
+        self.json = False
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
@@ -130,6 +145,20 @@ def claim(path: str, *, force: bool) -> None:
         raise usage(f"cannot write {path}: it is a directory", suggestion=str(target / "out"))
     if stat.S_ISREG(mode) and not force:
         raise usage(f"{path} exists", suggestion="--force to replace it")
+
+
+def claim_folder(path: str) -> None:
+    """Refuse an output folder that is none and cannot be made."""
+    at = Path(path)
+    try:
+        while not at.exists() and at != at.parent:
+            at = at.parent
+        usable = at.is_dir() and os.access(at, os.W_OK)
+    except (OSError, ValueError) as error:
+        raise usage(f"cannot write to {path}: {reason(error)}") from None
+    if not usable:
+        why = "may not be written to" if at.is_dir() else "is no directory"
+        raise usage(f"cannot write to {path}: {at} {why}")
 
 
 def write(path: str, content: bytes, *, force: bool) -> None:

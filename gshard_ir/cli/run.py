@@ -13,7 +13,7 @@ import numpy as np
 
 from gshard_ir.cli import inputs
 from gshard_ir.cli.options import Commands, command, open_program
-from gshard_ir.cli.output import Output, claim, reason, write
+from gshard_ir.cli.output import Output, claim, claim_folder, reason, write
 from gshard_ir.cli.usage import UsageError, usage
 from gshard_ir.dump.table import Column, Segment, line, table
 from gshard_ir.errors import GShardError
@@ -30,6 +30,7 @@ EXAMPLES = (
     "gshard run moe.gshard --mesh expert=4 --input p.wg=wg.npy --seed 1 --output results/ --force",
 )
 
+MOST_DEVICES = 65_536
 COLUMNS = (
     Column("output", "name"),
     Column("type"),
@@ -60,15 +61,16 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Output) -> int:
     """Run, show a table of outputs, save them."""
     devices = parse_devices(options.devices)
-    if options.output and options.output.endswith(".npz"):
-        claim(options.output, force=options.force)
+    if options.output is not None:
+        _claim(options.output, force=options.force)
     program = open_program(options, options.mesh)
     names = result_names(program)
     for path in _files(options.output, names):
         claim(path, force=options.force)
+    devices = enough(program, devices)
     args = inputs.collect(program.lowered.main, options.inputs, options.seed, out)
     _ = program.source
-    set_up(program.lowered.mesh.devices, devices, str(program.lowered.mesh))
+    set_up(devices)
     results = program.executable(*args)
     _show(program, names, results, out, options)
     if options.output:
@@ -82,21 +84,29 @@ def parse_devices(text: str | None) -> int | None:
     """Read ``--devices``."""
     if text is None:
         return None
-    if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= 65536:
-        raise usage(f"--devices {text}: not an integer in [1, 65,536]")
+    if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= MOST_DEVICES:
+        raise usage(f"--devices {text}: not an integer in [1, {MOST_DEVICES:,}]")
     return int(text)
 
 
-def set_up(needed: int, devices: int | None, mesh: str) -> None:
-    """Have ``devices`` devices, fake ones if need be, before jax starts."""
+def enough(program: Program, devices: int | None = None) -> int:
+    """Return how many devices to have; raises a usage error when that is too few for the mesh, or too many."""
+    needed, mesh = program.lowered.mesh.devices, program.lowered.mesh
     if devices is not None and devices < needed:
         raise usage(f"mesh {mesh} needs {needed} devices, --devices is {devices}", suggestion=f"--devices {needed}")
-    if needed > 65536:
-        raise usage(f"mesh {mesh} needs {needed:,} devices; at most 65,536 are simulated", suggestion="gshard dump")
+    if needed > MOST_DEVICES:
+        raise usage(
+            f"mesh {mesh} needs {needed:,} devices; at most {MOST_DEVICES:,} are made", suggestion="gshard dump"
+        )
+    return devices or needed
+
+
+def set_up(devices: int) -> None:
+    """Have so many devices, fake ones if need be, before jax starts."""
     from gshard_ir.backends.jax_run import ensure_devices
 
     try:
-        ensure_devices(devices or needed)
+        ensure_devices(devices)
     except GShardError as error:
         raise UsageError(error.diagnostics) from None
 
@@ -147,6 +157,16 @@ def _facts(array: Array, type_: TensorType) -> dict[str, float | int | None]:
 
 def _text(value: float | int | None) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _claim(output: str, *, force: bool) -> None:
+    """Find out before the run whether its results can be saved."""
+    if not output:
+        raise usage("--output is empty", suggestion="--output results.npz")
+    if output.endswith(".npz"):
+        claim(output, force=force)
+    else:
+        claim_folder(output)
 
 
 def _files(output: str | None, names: Sequence[str]) -> list[str]:

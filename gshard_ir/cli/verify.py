@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gshard_ir.cli import inputs
 from gshard_ir.cli.options import Commands, command, open_program
 from gshard_ir.cli.output import Output
-from gshard_ir.cli.run import add_inputs, set_up
+from gshard_ir.cli.run import add_inputs, enough, set_up
 from gshard_ir.dump.table import Column, Line, Segment, line, table
 from gshard_ir.program import Program
 
@@ -52,11 +52,11 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from gshard_ir.agreement import verify
 
     programs = [open_program(options, mesh) for mesh in options.mesh or [None]]
+    devices = max(enough(program) for program in programs)
     for program in programs:
         _ = program.source
     if not options.no_jax:
-        most = max(programs, key=lambda p: p.lowered.mesh.devices)
-        set_up(most.lowered.mesh.devices, None, str(most.lowered.mesh))
+        set_up(devices)
     documents: list[dict[str, object]] = []
     good = True
     for i, program in enumerate(programs):
@@ -96,7 +96,9 @@ def _lines(program: Program, verdict: Verdict) -> list[Line]:
     lines = [(Segment(program.title, "head"), Segment(tail)), line(), *table(COLUMNS, rows), line()]
     if verdict.agrees:
         return [*lines, (Segment("  "), Segment(f"{ways} agree", "good"))]
-    lines.append((Segment("  "), Segment(f"{ways} differ", "bad")))
+    wrong = list(dict.fromkeys(d.against for d in verdict.differences if not d.agrees))
+    told = f"{' and '.join(wrong)} {'differs' if len(wrong) == 1 else 'differ'} from the reference"
+    lines.append((Segment("  "), Segment(told, "bad")))
     lines += [line(f"  {parting}") for parting in verdict.partings]
     if not verdict.partings:
         lines.append(line("  no single op parts when it is fed with the unsharded operands: rounding, carried on"))
