@@ -25,9 +25,9 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-@builtin(*(f"{name}(x)" for name in _UNARY))
+@builtin(*(f"{name}({'a' if name == 'round' else 'x'})" for name in _UNARY))
 def _unary(s: Site) -> Item:
-    return function(s.emit, _UNARY[s.name], s.name, s.term("x"), s.span)
+    return function(s.emit, _UNARY[s.name], s.name, s.term(s.first), s.span)
 
 
 @builtin(*(f"{name}(x1, x2)" for name in _OPERATORS))

@@ -153,7 +153,14 @@ def text_of(span: Span) -> str:
     middle = [span.file.line(n) for n in range(span.line + 1, span.end_line)]
     last = span.file.line(span.end_line)[: span.end_column - 1]
     text = " ".join(line.split("#")[0].strip() for line in (first, *middle, last))
-    return " ".join(text.split()).replace("( ", "(").replace(" )", ")").replace("[ ", "[").replace(" ]", "]")
+    return (
+        " ".join(text.split())
+        .replace("( ", "(")
+        .replace(" )", ")")
+        .replace(",)", ")")
+        .replace("[ ", "[")
+        .replace(" ]", "]")
+    )
 
 
 def nearest(name: str, known: Iterator[str] | list[str]) -> str | None:
