@@ -90,9 +90,11 @@ def difference(against: str, output: str, type_: str, expected: Array, found: Ar
         return Difference(against, output, type_, np.inf, np.inf, 0.0)
     bits = FRACTION_BITS.get(expected.dtype.name)
     if bits is None:
+        if np.array_equal(expected, found):
+            return Difference(against, output, type_, 0.0, 0.0, 0.0)
         wide = np.abs(expected.astype(object) - found.astype(object)) if expected.dtype != bool else expected != found
         error = float(wide.max(initial=0))
-        return Difference(against, output, type_, error, np.inf if error else 0.0, 0.0)
+        return Difference(against, output, type_, error, np.inf, 0.0)
     a, b = expected.astype(np.float64), found.astype(np.float64)
     with np.errstate(all="ignore"):
         gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))

@@ -152,7 +152,9 @@ def _facts(array: Array, type_: TensorType) -> dict[str, float | int | None]:
     exact = type_.dtype.is_integer
     least, most = (int(finite.min()), int(finite.max())) if exact else (float(finite.min()), float(finite.max()))
     lost = int(wide.size - finite.size)
-    return {"mean": float(finite.mean(dtype=np.float64)), "least": least, "most": most, "not_finite": lost}
+    with np.errstate(over="ignore"):
+        mean = float(finite.mean(dtype=np.float64))
+    return {"mean": mean if np.isfinite(mean) else None, "least": least, "most": most, "not_finite": lost}
 
 
 def _text(value: float | int | None) -> str:

@@ -1,4 +1,18 @@
-"""One report per stage of the compiler: a heading, lines, and the same as plain data."""
+"""One report per stage of the compiler: a heading, lines, and the same as plain data.
+
+The JSON document, format ``gshard-dump-1``, has ``format stage file entry mesh`` and then, by stage:
+
+- source: ``text``; ``types`` of ``{line name type}``
+- ir: ``text``, the IR with locations
+- propagated: ``values`` of ``{line name global where inner why}``, ``why`` of ``{dim axis causes}`` from the nearest
+  cause to the annotation; ``clashes`` of ``{value line where dim axes op at by from from_dim because_of reason}``
+- partitioned: ``traffic`` of ``{bytes by_kind counts collectives}``; ``values`` of ``{line name role global local
+  where inner collective}`` in program order, ``role`` one of ``param value copy result``; ``local``, the IR text
+- emitted: ``target``, ``text``
+
+A collective is ``{kind axes detail bytes value line where reason}``. Bytes are sent per device; lines are those of the
+entry's file; ``where`` is the place inside a called def, and ``inner`` tells that only that def names the value.
+"""
 
 from __future__ import annotations
 
