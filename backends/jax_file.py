@@ -104,7 +104,8 @@ def write_functions(
     texts: list[str] = []
     seen: dict[str, Function] = {}
     for call in _calls(items):
-        hints = [(v, v.hint or _noun(graph, v)) for v in call.inputs]
+        words = argument_names([v.hint or _noun(graph, v) for v in call.inputs])
+        hints = list(zip(call.inputs, words, strict=True))
         needs = extra if any(op.name in dialect.own_line for op in ops_of(call.items)) else ()
         made = Function(fresh(call.callee, writer.names), hints, call.items, call.outputs, needs)
         found = seen.setdefault(writer.write(made.anonymous()), made)

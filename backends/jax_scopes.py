@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Union
 
 from gshard_ir.backends.jax_ops import LAZY
@@ -88,7 +89,23 @@ class Graph:
 
     def solid_ops(self) -> list[Op]:
         """Live ops that get a place of their own."""
-        return [op for op in self.region.ops if op in self.live - self.lazy_ops]
+        return [op for op in self.region.ops if op in self.live and op not in self.lazy_ops]
+
+    @cached_property
+    def readers(self) -> dict[Value, list[Op | None]]:
+        """The ops with a place of their own that a solid value is written into; None stands for the results."""
+        found: dict[Value, list[Op | None]] = {}
+        for op in self.solid_ops():
+            for value in self.reads(op):
+                found.setdefault(value, []).append(op)
+        for result in self.region.results:
+            for value in self.leaves(result):
+                found.setdefault(value, []).append(None)
+        return found
+
+    def read_outside(self, value: Value, inside: set[Op]) -> bool:
+        """Is a value read by others than the ops ``inside``?"""
+        return any(op not in inside for op in self.readers.get(value, ()))
 
     def reads(self, item: Item) -> Iterator[Value]:
         """Solid values that an item reads, once per occurrence."""
@@ -123,14 +140,15 @@ def _arrange(graph: Graph, ops: list[Op], depth: int) -> tuple[Item, ...]:
 def _shared(graph: Graph, run: list[Op]) -> tuple[list[Op], list[Op]]:
     """Split off what a call computes from its inputs alone and others use too: it is passed in, not returned."""
     made = {value for op in run for value in op.results}
-    outside = _read_outside(graph, set(run))
-    inside = {value for op in run for value in graph.reads(op)}
-    shared: list[Op] = []
+    inside = set(run)
+    used = {value for op in run for value in graph.reads(op)}
+    shared: dict[Op, None] = {}
     for op in run:
-        if made.isdisjoint(graph.reads(op)) and all(v in outside and v in inside for v in op.results):
-            shared.append(op)
+        passed = all(v in used and graph.read_outside(v, inside) for v in op.results)
+        if passed and made.isdisjoint(graph.reads(op)):
+            shared[op] = None
             made -= set(op.results)
-    return shared, [op for op in run if op not in shared]
+    return list(shared), [op for op in run if op not in shared]
 
 
 def _frames(span: Span | None) -> list[tuple[Span, str]]:
@@ -191,16 +209,7 @@ def _call(graph: Graph, run: list[Op], items: tuple[Item, ...], depth: int) -> C
     inside = set(run)
     made = {value: None for op in run for value in op.results}
     inputs = dict.fromkeys(v for op in run for v in graph.reads(op) if v not in made)
-    read_outside = _read_outside(graph, inside)
-    outputs = [v for v in made if v in read_outside]
+    outputs = [v for v in made if graph.read_outside(v, inside)]
     site, callee = _frames(run[0].span)[depth]
     sized = len(run) >= MIN_OPS and len(inputs) <= MAX_INPUTS and 1 <= len(outputs) <= MAX_OUTPUTS
     return Call(callee, site, items, tuple(inputs), tuple(outputs)) if sized else None
-
-
-def _read_outside(graph: Graph, inside: set[Op]) -> set[Value]:
-    """Solid values that ops other than ``inside``, or the function's results, are written with."""
-    found = set(graph.region.results)
-    for op in graph.live - graph.lazy_ops - inside:
-        found |= set(op.operands)
-    return {leaf for value in found for leaf in graph.leaves(value)}
