@@ -249,7 +249,7 @@ def test_verify_fails_when_results_differ(run: Run, monkeypatch: pytest.MonkeyPa
     ("words", "fragments"),
     [
         ([], ["no command given", "gshard --help"]),
-        (["dumb", "a.gshard"], ["invalid choice: 'dumb'", "'dump'"]),
+        (["dumb", "a.gshard"], ["invalid choice: 'dumb'", "dump"]),
         (["dump"], ["required: FILE[:DEF]"]),
         (["dump", "a.gshard", "--stage", "last"], ["invalid choice: 'last'", "partitioned"]),
         (["check", "b.gshard"], ["cannot read b.gshard: No such file"]),
