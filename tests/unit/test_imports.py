@@ -16,13 +16,13 @@ import gshard_ir.errors
 
 ROOT = Path(gshard_ir.errors.__file__).parent
 LAYERS = (
-    ("types", "source errors types mesh sharding"),
+    ("types", "source errors memo types mesh sharding"),
     ("ir", "ir text text_reader pipeline_base grammar"),
     ("ops", "factors opdef ops builder verify verify_layout promises validate"),
     ("passes", "passes frontend std"),
     ("pipeline", "pipeline reasons"),
     ("backends", "backends"),
-    ("api", "data program dump api agreement gshard_ir"),
+    ("api", "data program dump explain compare api agreement gshard_ir"),
     ("cli", "cli __main__"),
 )
 RANK = {part: i for i, (_, parts) in enumerate(LAYERS) for part in parts.split()}
