@@ -14,7 +14,7 @@ $(READY): pyproject.toml
 	touch $@
 
 test: lint
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -26,7 +26,7 @@ demo: $(READY)
 
 # The exhaustive run: GSHARD_SWEEP multiplies the number of generated programs of every property test.
 sweep: $(READY)
-	GSHARD_SWEEP=$${GSHARD_SWEEP:-70} $(BIN)/python -m pytest -q -n $(JOBS) tests/properties tests/ops
+	GSHARD_SWEEP=$${GSHARD_SWEEP:-70} $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests/properties tests/ops
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
