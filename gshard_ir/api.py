@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gshard_ir.errors import GShardError, fail
+from gshard_ir.mesh import LAUNCH_BYTES
 from gshard_ir.program import Program
 from gshard_ir.source import SourceFile
 
-LAUNCH_BYTES = 16384
 MAX_SOURCE_BYTES = 256 * 1024
 
 

@@ -9,6 +9,9 @@ from itertools import pairwise
 
 from gshard_ir.memo import hash_once
 
+LAUNCH_BYTES = 16 * 1024
+"""What the launch of one collective counts as in the search, in bytes sent; 0 asks for the fewest bytes."""
+
 
 @dataclass(frozen=True)
 class AxisRef:

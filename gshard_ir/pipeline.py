@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gshard_ir.ir import Module
+from gshard_ir.mesh import LAUNCH_BYTES
 from gshard_ir.passes.axes import Axes
 from gshard_ir.passes.cleanup import Cleanup
 from gshard_ir.passes.inline import Inline
@@ -12,7 +13,7 @@ from gshard_ir.passes.partition import Partitioned, partition
 from gshard_ir.passes.per_use import PerUse
 from gshard_ir.passes.pins import PinResults
 from gshard_ir.passes.propagate import Propagation, propagate
-from gshard_ir.passes.refine import LAUNCH_BYTES, Refined, refine
+from gshard_ir.passes.refine import Refined, refine
 from gshard_ir.pipeline_base import Pass
 from gshard_ir.verify import verify
 

@@ -12,7 +12,7 @@ import numpy as np
 from gshard_ir import data
 from gshard_ir.errors import fail
 from gshard_ir.ir import Module, Op
-from gshard_ir.mesh import user_axes
+from gshard_ir.mesh import LAUNCH_BYTES, user_axes
 from gshard_ir.opdef import Array
 from gshard_ir.source import SourceFile
 
@@ -37,7 +37,7 @@ class Program:
 
     file: SourceFile = field(repr=False)
     lowered: Module = field(repr=False)
-    launch_bytes: float = 16384
+    launch_bytes: float = LAUNCH_BYTES
     search: bool = True
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from gshard_ir.builder import Builder
 from gshard_ir.factors import Rule
 from gshard_ir.ir import Op, Value, users
-from gshard_ir.mesh import Mesh
+from gshard_ir.mesh import LAUNCH_BYTES, Mesh
 from gshard_ir.opdef import opdef
 from gshard_ir.passes.expand import expansion
 from gshard_ir.passes.partition import run_local
@@ -28,7 +28,6 @@ from gshard_ir.sharding import Layout, sharded
 
 WORK_SLACK, MEMORY_SLACK = 1.02, 1.05
 EXEMPT = ("source", "broadcast")
-LAUNCH_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from gshard_ir.cli.usage import UsageError, usage
 from gshard_ir.errors import GShardError
+from gshard_ir.mesh import LAUNCH_BYTES
 from gshard_ir.program import Program
 
 LARGEST = 2**31 - 1
@@ -42,8 +43,8 @@ def command(
     made.add_argument(
         "--launch-bytes",
         metavar="N",
-        default="16384",
-        help="what the launch of a collective costs the search, in bytes (default 16384)",
+        default=str(LAUNCH_BYTES),
+        help=f"what the launch of a collective costs the search, in bytes (default {LAUNCH_BYTES})",
     )
     made.add_argument("--no-refine", action="store_true", help="keep propagation's own plan, without the search")
     return made
