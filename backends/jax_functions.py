@@ -309,8 +309,7 @@ def _laid_out(lines: Sequence[Line]) -> list[str]:
     text: list[str] = []
     said = ""
     for line in lines:
-        if line.above:
-            text.append(f"    # {line.above}")
+        text += [f"    # {row}" for row in line.above.splitlines()]
         first, *rest = folded(line.code)
         shown = line.place if line.place != said else ""
         said = line.place

@@ -5,6 +5,7 @@ The emitter itself needs no jax: it writes text. The file imports jax and numpy 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from gshard_ir.backends.jax_collectives import COLLECTIVES, LOCAL_TABLE
@@ -24,6 +25,9 @@ from gshard_ir.backends.py_code import comment_text, quoted, tuple_text
 from gshard_ir.ir import Module, Op
 from gshard_ir.mesh import Mesh, user_axes
 from gshard_ir.passes.traffic import of_module, of_op
+
+NOTE_WIDTH = 110
+"""Columns of a comment above a collective."""
 
 TABLES = {**TABLE, **LOCAL_TABLE}
 
@@ -59,7 +63,10 @@ def _note(op: Op, mesh: Mesh, reason: str) -> str:
     axes = mesh.show_axes(moved.axes) if moved.axes else "no axis"
     kind = f" {op.attrs['kind']}" if "kind" in op.attrs else ""
     what = f"{op.name}{kind} over {axes}, {bytes_text(moved.sent)} sent per device"
-    return comment_text(" ".join(w for w in (show_place(op.span), f"{reason}:" if reason else "", what) if w))
+    why = comment_text(" ".join(w for w in (show_place(op.span), f"{reason}:" if reason else "") if w))
+    if len(why) + len(what) < NOTE_WIDTH:
+        return f"{why} {comment_text(what)}".strip()
+    return "\n".join([*textwrap.wrap(why, NOTE_WIDTH), comment_text(what)])
 
 
 def bytes_text(count: float) -> str:

@@ -25,6 +25,7 @@ from gshard_ir.ir import Function, Module
 from gshard_ir.mesh import Mesh
 from gshard_ir.program import Program
 from gshard_ir.sharding import Layout, sharded
+from gshard_ir.source import SourceFile, Span
 from gshard_ir.types import F32, TensorType
 
 MOE = """
@@ -331,3 +332,58 @@ def test_auto_leaves_open_dims_to_xla() -> None:
     program = gs.compile(text)
     source = jax_auto.emit(program.compiled.prepared, program.local)
     assert 'constrain(y, mesh, P(P.UNCONSTRAINED, "a"))' in source
+
+
+def calls_of(order: str, chained: bool) -> tuple[str, Module]:
+    """Two calls of one def, three ops each, in the given order; ``chained`` makes each op read the one before."""
+    source = SourceFile("calls.gshard", "")
+    sites = {name: Span(source, line, 1, line, 9) for line, name in enumerate("fg", 1)}
+    b = Builder()
+    mesh = Mesh(("a",), (1,))
+    x = b.param(sharded(TensorType(F32, (2,)), Layout(((),)), mesh), "x")
+    last = dict.fromkeys("fg", x)
+    newest = x
+    for name in order:
+        span = Span(source, 9, 1, 9, 5, sites[name], name)
+        operand = newest if chained else last[name]
+        newest = last[name] = b("exp" if name == "f" else "tanh", operand, hint=f"{name}x", span=span, type=x.type)
+    main = Function("main", b.region(last["f"], last["g"]), ("x",), ("f", "g"), (None,), (None, None))
+    local = Module(mesh, {"main": main}, "main", local=True)
+    return jax_shard_map.emit(local), local
+
+
+def test_interleaved_calls_are_told_apart() -> None:
+    source, local = calls_of("fgfgfg", chained=False)
+    assert [line.strip() for line in function(source, "main").splitlines()] == [
+        "def main(x):",
+        "fx = f(x)  # calls.gshard:1",
+        "gx = g(x)  # calls.gshard:2",
+        "return fx, gx",
+    ]
+    f, g = Executable(source, local)(np.array([0, 0.5], np.float32))
+    np.testing.assert_allclose(f, np.exp(np.exp(np.exp([0, 0.5]))), rtol=1e-5)
+    np.testing.assert_allclose(g, np.tanh(np.tanh(np.tanh([0, 0.5]))), rtol=1e-5)
+
+
+def test_calls_that_need_each_other_stay_inlined() -> None:
+    source, local = calls_of("fgfgfg", chained=True)
+    assert "def f(" not in source
+    assert "def g(" not in source
+    at = np.array([0, 0.5])
+    for _ in range(3):
+        before = np.exp(at)
+        at = np.tanh(before)
+    f, g = Executable(source, local)(np.array([0, 0.5], np.float32))
+    np.testing.assert_allclose(f, before, rtol=1e-5)
+    np.testing.assert_allclose(g, at, rtol=1e-5)
+
+
+def test_small_defs_stay_inlined() -> None:
+    assert "def f(" not in calls_of("ffggg", chained=False)[0]
+    assert "def g(" in calls_of("ffggg", chained=False)[0]
+
+
+def test_what_a_call_shares_with_its_caller_is_passed_in(moe: Program) -> None:
+    text = function(moe.source, "top2_gating")
+    assert re.search(r"aux = balance_loss\(\w+, gates\)", text)
+    assert "return total / 8.0" in function(moe.source, "balance_loss")
