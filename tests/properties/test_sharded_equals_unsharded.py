@@ -14,7 +14,7 @@ from gshard_ir.opdef import REGISTRY
 
 SCALE = int(os.environ.get("GSHARD_SWEEP", "1"))
 PARTS = 10
-SIMULATED, ANY_PLAN, ON_JAX = 100 * SCALE, 50 * SCALE, 10 * min(SCALE, 10)
+SIMULATED, ANY_PLAN, ON_JAX = 90 * SCALE, 40 * SCALE, 10 * min(SCALE, 10)
 
 
 class Drawn:
@@ -32,7 +32,7 @@ quick = settings(
 )
 
 
-@settings(quick, max_examples=300 * min(SCALE, 4))
+@settings(quick, max_examples=250 * min(SCALE, 4))
 @given(st.data())
 def test_programs_that_shrink(data: st.DataObject) -> None:
     check(generate(Drawn(data), most=6))
