@@ -13,7 +13,7 @@ from gshard_ir.frontend.lower_consts import whole
 from gshard_ir.frontend.lower_defs import Instance, Lowering
 from gshard_ir.frontend.lower_types import STATIC_KINDS
 from gshard_ir.frontend.lower_units import Unit
-from gshard_ir.frontend.lower_values import POISON, DefRef, Item, Poisoned, describe, is_static, nearest
+from gshard_ir.frontend.lower_values import POISON, DefRef, Item, Poisoned, Stopped, describe, is_static, nearest
 from gshard_ir.ir import Function, Module
 from gshard_ir.mesh import Mesh
 from gshard_ir.source import SourceFile, Span
@@ -86,7 +86,7 @@ def _reported(lowering: Lowering) -> Iterator[None]:
         yield
     except GShardError as error:
         lowering.report(error)
-    except Poisoned:
+    except (Poisoned, Stopped):
         pass
 
 
@@ -189,7 +189,7 @@ def _defs(lowering: Lowering, program: ast.Program, unit: Unit, entry: str | Non
         instance = _as_entry(lowering, chosen)
         if instance.function is not None and not instance.function.results:
             raise fail(f"{chosen.node.name} returns no tensor", chosen.node.name_span)
-    for ref in unit.defs.values():
+    for ref in unit.defs.values() if lowering.budget.left >= 0 else ():
         if _complete(ref.node) and not lowering.lowered(ref):
             with _reported(lowering):
                 _as_entry(lowering, ref)

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from gshard_ir.errors import GShardError, fail
 from gshard_ir.frontend import ast
 from gshard_ir.frontend import lower_consts as consts
+from gshard_ir.frontend.lower_emit import OutOfBudgetError
 from gshard_ir.frontend.lower_exprs import Evaluator
 from gshard_ir.frontend.lower_values import (
     POISON,
     BuiltinRef,
     Item,
     Poisoned,
+    Stopped,
     StructValue,
     Unrolled,
     describe,
@@ -55,11 +57,11 @@ class Body:
                 self.poison(node)
 
     def error(self, error: GShardError, node: ast.Stmt) -> None:
-        if self.ev.lowering.budget.left < 0 and self.failed:
-            self.poison(node)
-            return
+        """Report a statement's error; raises Stopped when it is one after which nothing else is looked at."""
         self.ev.lowering.report(error)
         self.poison(node)
+        if isinstance(error, OutOfBudgetError):
+            raise Stopped
 
     def poison(self, node: ast.Stmt) -> None:
         """Make every name that the statement would have bound silent."""

@@ -65,7 +65,7 @@ class Lowering:
         self.diagnostics: list[Diagnostic] = []
         self.frames: list[Frame] = []
         self.instances: dict[object, Instance] = {}
-        self.names: set[str] = set()
+        self.names: dict[str, int] = {}
         self._places: set[tuple[object, ...]] = set()
         self._std: dict[str, Unit] = {}
 
@@ -190,12 +190,9 @@ class Lowering:
 
     def instance(self, ref: DefRef, items: Mapping[str, Item], site: Span | None, at: Span) -> Instance:
         """Return the function of a def for these arguments, lowering its body the first time."""
-        key = (id(ref.node), *(key_of(i) for i in items.values()))
-        if key in self.instances:
-            return self.instances[key]
-        names = [f.ref.node for f in self.frames]
-        if ref.node in names:
-            cycle = [n.name for n in names[names.index(ref.node) :]] + [ref.node.name]
+        active = [f.ref for f in self.frames]
+        if ref in active:
+            cycle = [r.node.name for r in (*active[active.index(ref) :], ref)]
             raise fail(
                 f"{ref.node.name} calls itself",
                 at,
@@ -203,6 +200,9 @@ class Lowering:
                 "defs are expanded at compile time, so they cannot recur",
                 suggestion="for i in unroll(n)",
             )
+        key = (id(ref.node), *(key_of(i) for i in items.values()))
+        if key in self.instances:
+            return self.instances[key]
         if len(self.frames) >= MAX_CALLS:
             raise fail(f"calls are nested more than {MAX_CALLS} deep", at, suggestion="put defs together")
         made = Instance(self._fresh(ref.node.name))
@@ -223,11 +223,13 @@ class Lowering:
         return any(isinstance(key, tuple) and key[0] == id(ref.node) for key in self.instances)
 
     def _fresh(self, base: str) -> str:
-        name, n = base, 1
+        """Return a function name that is not taken: the def's own, then with _2, _3, .."""
+        name, n = base, self.names.get(base, 0)
         while name in self.names:
             n += 1
             name = f"{base}_{n}"
-        self.names.add(name)
+        self.names[base] = max(n, 1)
+        self.names.setdefault(name, 1)
         return name
 
     def _lower(self, ref: DefRef, items: Mapping[str, Item], made: Instance) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gshard_ir.builder import Builder
-from gshard_ir.errors import GShardError, fail
+from gshard_ir.errors import Diagnostic, GShardError, fail
 from gshard_ir.frontend.lower_values import Item, leaves, text_of
 from gshard_ir.ir import Attr, Op, Region, Value
 from gshard_ir.opdef import OpError
@@ -41,21 +41,23 @@ def check_shape(shape: Sequence[int], span: Span | None) -> tuple[int, ...]:
     return tuple(shape)
 
 
+class OutOfBudgetError(GShardError):
+    """The program grows too much: lowering stops at once."""
+
+
 class Budget:
     """Work left for one program: it stops unrolled loops and families of defs that would grow without end."""
 
-    def __init__(self, steps: int = 200_000) -> None:
+    def __init__(self, steps: int = 100_000) -> None:
         self.limit = self.left = steps
 
     def spend(self, span: Span | None, steps: int = 1) -> None:
-        """Use up some steps (ops or statements); raise a diagnostic when none are left."""
+        """Use up some steps (ops or statements); raise :class:`OutOfBudgetError` when none are left."""
         self.left -= steps
         if self.left < 0:
-            raise fail(
-                f"the program grows past {self.limit:,} operations and statements",
-                span,
-                suggestion="unroll fewer steps, or call fewer different instances of a def",
-            )
+            message = f"the program grows past {self.limit:,} operations and statements"
+            edit = "unroll fewer steps, or call fewer different instances of a def"
+            raise OutOfBudgetError(Diagnostic(message, span, suggestion=edit))
 
 
 class Emitter:

@@ -24,6 +24,7 @@ from gshard_ir.frontend.lower_values import (
     Poisoned,
     StructValue,
     Unrolled,
+    count,
     describe,
     nearest,
     text_of,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from gshard_ir.frontend.lower_units import Unit
 
 MAX_UNROLL = 10_000
+MAX_PARTS = 100_000
 
 
 class Evaluator:
@@ -114,11 +116,13 @@ class Evaluator:
     def _axisexpr(self, node: ast.AxisExpr) -> Item:
         return resolve_axis(self.mesh, node.name, node.span, node.pre, node.size)
 
-    def _tuple(self, node: ast.Tuple) -> Item:
-        return tuple(self.eval(i) for i in node.items)
+    def _tuple(self, node: ast.Tuple | ast.ListExpr) -> Item:
+        item = tuple(self.eval(i) for i in node.items)
+        if count(item, MAX_PARTS) > MAX_PARTS:
+            raise fail(f"a tuple of more than {MAX_PARTS:,} parts", node.span)
+        return item
 
-    def _listexpr(self, node: ast.ListExpr) -> Item:
-        return tuple(self.eval(i) for i in node.items)
+    _listexpr = _tuple
 
     # ---- operators
 

@@ -61,6 +61,10 @@ class Poisoned(Exception):  # noqa: N818  (control flow, never shown)
     """Raised when a statement uses a name whose definition was in error."""
 
 
+class Stopped(Exception):  # noqa: N818  (control flow, never shown)
+    """Raised when lowering must end after an error that is already reported."""
+
+
 Item = Union[
     Value, Static, DType, AxisRef, tuple["Item", ...], StructValue, "StructType", DefRef, BuiltinRef, Unrolled, Poison
 ]
@@ -85,7 +89,8 @@ def describe(item: Item) -> str:
     if item is None or isinstance(item, int | float | str):
         return _describe_static(item)
     if isinstance(item, tuple):
-        return f"({', '.join(describe(i) for i in item[:4])}{', ..' * (len(item) > 4)})" if item else "an empty tuple"
+        parts = ["(..)" if isinstance(i, tuple) else describe(i) for i in item[:4]]
+        return f"({', '.join(parts)}{', ..' * (len(item) > 4)})" if item else "an empty tuple"
     if isinstance(item, StructValue):
         return f"struct {item.type.name}" + "".join(f"[{n}]" for n in item.stack)
     if isinstance(item, DType):
@@ -120,6 +125,18 @@ def key_of(item: Item) -> object:
     if isinstance(item, float | int | str | bool) or item is None:
         return (type(item).__name__, repr(item))
     return item
+
+
+def count(item: Item, limit: int) -> int:
+    """Count the parts of nested tuples, giving up past ``limit``: parts that are shared count each time."""
+    if not isinstance(item, tuple):
+        return 1
+    total = 0
+    for part in item:
+        total += count(part, limit - total)
+        if total > limit:
+            break
+    return total
 
 
 def leaves(item: Item, path: str = "") -> Iterator[tuple[str, Value]]:
