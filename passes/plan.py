@@ -32,7 +32,7 @@ def rules_of(function: Function) -> dict[Op, Rule]:
     return {op: rule_of(op.name, [v.type for v in op.operands], op.attrs) for op in function.body.ops}
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def operand_layout(rule: Rule, strategy: Strategy, operand: int, mesh: Mesh) -> Layout:
     """Layout in which an op that runs as ``strategy`` needs an operand."""
     owed = [axis for axis, group in strategy.linear if operand in rule.linear[group]]
@@ -40,7 +40,7 @@ def operand_layout(rule: Rule, strategy: Strategy, operand: int, mesh: Mesh) -> 
     return layout.with_pending("sum", owed, mesh) if owed else layout
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def result_layout(rule: Rule, strategy: Strategy, result: int, mesh: Mesh) -> Layout:
     """Layout in which an op that runs as ``strategy`` leaves a result."""
     owed: dict[str, list[str]] = {}

@@ -91,12 +91,12 @@ class _Search:
                 heapq.heappush(self.queue, (*found, next(self.order), step.target))
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=2048)
 def _search(problem: Problem, source: Layout, masks: bool) -> _Search:
     return _Search(problem, source, masks)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _edges(problem: Problem, at: Layout, masks: bool) -> tuple[Step, ...]:
     """Every step out of a layout. ``masks``: also the ones that make a pending sum of one summand."""
     found = [*_reductions(problem, at), *_dim_moves(problem, at), *_slices(problem, at), *_permutes(problem, at)]
@@ -198,7 +198,7 @@ class Tree:
         return next((s for s in self.steps if s.target == layout), None)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def tree(problem: Problem, home: Layout, wanted: frozenset[Layout]) -> Tree:
     """Make every layout in ``wanted`` from what is already there, cheapest insertion first."""
     have = [home]
