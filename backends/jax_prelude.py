@@ -10,16 +10,17 @@ from collections.abc import Iterable
 _THREEFRY = '''
 def threefry2x32(key, x0, x1):
     """Threefry-2x32, 20 rounds: two words of random bits per pair of counter words."""
-    k0, k1 = key[0], key[1]
-    schedule = (k0, k1, k0 ^ k1 ^ jnp.uint32(0x1BD11BDA))
-    x0, x1 = x0 + k0, x1 + k1
-    for step in range(5):
-        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[step % 2]:
+    schedule = jnp.stack([key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA)])
+    turns = jnp.array([[13, 15, 26, 6], [17, 29, 16, 24]], jnp.uint32)
+
+    def four_rounds(step, words):  # a loop, since XLA takes minutes over twenty rounds in a row
+        x0, x1 = words
+        for turn in turns[step % 2]:
             x0 = x0 + x1
             x1 = x0 ^ ((x1 << turn) | (x1 >> (32 - turn)))
-        x0 = x0 + schedule[(step + 1) % 3]
-        x1 = x1 + schedule[(step + 2) % 3] + jnp.uint32(step + 1)
-    return x0, x1
+        return x0 + schedule[(step + 1) % 3], x1 + schedule[(step + 2) % 3] + jnp.uint32(step + 1)
+
+    return lax.fori_loop(0, 5, four_rounds, (x0 + key[0], x1 + key[1]))
 '''
 
 _UNIFORM = '''
