@@ -58,7 +58,7 @@ def lower(
         instance = _defs(lowering, program, unit, entry)
     if lowering.diagnostics:
         raise GShardError(sorted(lowering.diagnostics, key=lambda d: _order(d.span)))
-    if instance is None:
+    if instance is None or instance.function is None:
         raise InternalError("a program without diagnostics has no entry")
     return _module(lowering, instance)
 
@@ -107,9 +107,11 @@ def _consts(lowering: Lowering, unit: Unit, defines: Mapping[str, int | float | 
         for const, value in zip(item.names, item.values, strict=True):
             with _reported(lowering):
                 unit.enter(const.id, const.span)
-                unit.items[const.id] = POISON
-                given = _define(defines[const.id]) if const.id in defines else _const(ev.eval(value), value)
-                unit.items[const.id] = given
+                found: Item = POISON
+                try:
+                    found = _define(defines[const.id]) if const.id in defines else _const(ev.eval(value), value)
+                finally:
+                    unit.items[const.id] = found
     # Instances made for consts saw no mesh yet.
     lowering.instances.clear()
     lowering.names.clear()

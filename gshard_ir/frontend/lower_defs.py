@@ -24,8 +24,8 @@ from gshard_ir.frontend.lower_types import (
     spec_leaves,
 )
 from gshard_ir.frontend.lower_units import Unit, std_program
-from gshard_ir.frontend.lower_values import DefRef, Item, Poisoned, key_of, leaves, map_leaves
-from gshard_ir.ir import Function, Op, Value
+from gshard_ir.frontend.lower_values import DefRef, Item, Poisoned, is_static, key_of, leaves, map_leaves, text_of
+from gshard_ir.ir import Function, Op, Region, Value
 from gshard_ir.mesh import Mesh
 from gshard_ir.sharding import Sharding
 from gshard_ir.source import Span
@@ -167,6 +167,7 @@ class Lowering:
             raise fail(f"{node.name}: no argument determines {', '.join(unbound)}", span, f"the dims of {where} would")
         callee.locals.update({name: n for name, (n, _) in sizes.items()})
         items: dict[str, Item] = {}
+        # Compile-time arguments may stand in the types and defaults that follow.
         for param in node.params:
             if param.name in given:
                 term = given[param.name]
@@ -178,6 +179,8 @@ class Lowering:
             else:
                 item = callee.eval(param.default)
                 items[param.name] = self._checked(emit, callee, param, item, node.name, param.default.span)
+            if is_static(items[param.name]):
+                callee.locals[param.name] = items[param.name]
         return items
 
     def _checked(self, emit: Emitter, callee: Evaluator, param: ast.Param, item: Item, owner: str, span: Span) -> Item:
@@ -239,10 +242,8 @@ class Lowering:
             raise fail(f"@{decorator.name} is not supported yet", decorator.span, suggestion="leave it out")
         emit = Emitter(made.name, self.budget)
         body = Body(Evaluator(self, ref.unit, emit))
-        sizes: Sizes = {}
-        for param in node.params:
-            bind_sizes(param.type, items[param.name], [n.id for n in node.sizes], sizes, param.name, param.span)
-        emit.locals.update({name: n for name, (n, _) in sizes.items()})
+        signature = self._signature(ref, items)
+        emit.locals.update(signature.locals)
         names: list[str] = []
         shardings: list[Sharding | None] = []
         for param in node.params:
@@ -255,15 +256,39 @@ class Lowering:
                 lambda v, hints=hints, span=span: emit.builder.param(v.type, next(hints), span),  # type: ignore[misc]
             )
             names += paths
-            shardings += self._layouts(body.ev, param.type, item, len(paths))
+            shardings += self._layouts(signature, param.type, item, len(paths))
         result = body.run(node)
-        result, layouts, result_names = self._result(body, node, result)
-        values = [v for _, v in leaves(result)]
-        region = emit.close(values)
+        result, layouts, result_names = self._result(body, node, result, signature)
+        region = emit.close([v for _, v in leaves(result)])
+        self._refuse_idle(region)
         made.result = _replaced(result, region.results)
         made.function = Function(
             made.name, region, tuple(names), result_names, tuple(shardings), layouts, emit.at(node.name_span)
         )
+
+    def _signature(self, ref: DefRef, items: Mapping[str, Item]) -> Evaluator:
+        """Return the scope of a def's types: generic sizes and compile-time arguments, whatever its body rebinds."""
+        ev, sizes = self.evaluator(ref.unit, ref.node.name), dict[str, tuple[int, str]]()
+        for param in ref.node.params:
+            item = items[param.name]
+            bind_sizes(param.type, item, [n.id for n in ref.node.sizes], sizes, param.name, param.span)
+            if is_static(item):
+                ev.locals[param.name] = item
+        ev.locals.update({name: n for name, (n, _) in sizes.items()})
+        return ev
+
+    def _refuse_idle(self, region: Region) -> None:
+        """Refuse annotations whose result nobody reads: they would be dropped in silence."""
+        used = {v for op in region.ops for v in op.operands} | set(region.results)
+        for op in region.ops:
+            if op.name in ("annotate", "like", "barrier") and op.result not in used:
+                how = text_of(op.span) if op.span else op.name
+                raise fail(
+                    "this annotation has no effect: its result is not used",
+                    op.span,
+                    "an annotation holds for the value that it returns",
+                    suggestion=f"x = {how}, and use x from there on",
+                )
 
     def _layouts(self, ev: Evaluator, type_: ast.TypeExpr | None, item: Item, n: int) -> list[Sharding | None]:
         if type_ is None or n == 0:
@@ -271,14 +296,14 @@ class Lowering:
         return [leaf.sharding for leaf in spec_leaves(self.resolver(ev).resolve(type_, item))]
 
     def _result(
-        self, body: Body, node: ast.Def, item: Item
+        self, body: Body, node: ast.Def, item: Item, signature: Evaluator
     ) -> tuple[Item, tuple[Sharding | None, ...], tuple[str, ...]]:
         """Check the returned value against the declared type; name its tensors."""
         returned = body.returned
         assert returned is not None and returned.value is not None
         layouts: list[Sharding | None] = [None] * len(list(leaves(item)))
         if node.result is not None:
-            spec = self.resolver(body.ev).resolve(node.result, item)
+            spec = self.resolver(signature).resolve(node.result, item)
             item = conform_result(body.ev.emit, item, spec, node, returned)
             layouts = [leaf.sharding for leaf in spec_leaves(spec)]
         return item, tuple(layouts), result_names(item, returned.value)

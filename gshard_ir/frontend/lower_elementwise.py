@@ -80,7 +80,9 @@ def _isinf(s: Site) -> Item:
 def _where(s: Site) -> Item:
     condition = s.args["condition"]
     if isinstance(condition, bool):
-        return s.args["x"] if condition else s.args["y"]
+        if not isinstance(s.args["x"], Value) and not isinstance(s.args["y"], Value):
+            return s.args["x"] if condition else s.args["y"]
+        return align(s.emit, s.name, (s.term("x"), s.term("y")), s.span)[0 if condition else 1]
     pred = s.tensor("condition")
     if pred.dtype != BOOL:
         raise s.fail(

@@ -154,7 +154,7 @@ class Resolver:
         sizes, shardings, placed = [], [], list[Placed]()
         for dim in dims:
             if dim.size is None:
-                raise fail("... stands once in a tensor type", dim.span)
+                raise fail("... stands in tensor types only, once", dim.span)
             sizes.append(whole(self.evaluate(dim.size), "a size", dim.size.span, low=0))
             refs = [(resolve_axis(self.mesh, a.name, a.span, a.pre, a.size), a.span) for a in dim.axes]
             placed += refs

@@ -323,3 +323,21 @@ def test_einsum_of_many_operands_contracts_the_cheapest_pairs() -> None:
 def test_type_of_a_scalar_is_written_with_brackets() -> None:
     module = program("def main(x: f32[]) -> f32[]:\n    return x\n")
     assert module.main.params[0].type == TensorType(F32, ())
+
+
+def test_compile_time_arguments_may_stand_in_types() -> None:
+    text = """
+const K = 2
+def grow(x: f32[K], n: int, y: f32[n], m: int = n + 1) -> f32[n, K]:
+    K = 7
+    return y[:, None] * x + m + K
+def main(x: f32[K], y: f32[3]):
+    return grow(x, 3, y)
+"""
+    (result,) = run(text, [1, 2], [1, 2, 3])
+    np.testing.assert_array_equal(result, np.array([[1, 2], [2, 4], [3, 6]]) + 4 + 7)
+
+
+def test_where_on_a_compile_time_condition_still_broadcasts() -> None:
+    module = program("def main(x: f32[2,3], y: f32[3]):\n    return where(1 > 2, x, y) + where(True, 1, 2)\n")
+    assert module.main.results[0].shape == (2, 3)
