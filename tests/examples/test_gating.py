@@ -271,3 +271,27 @@ def main(gates: f32[8,1024,{experts}]):
     (kept,) = reference_numpy.run(module, [gates])
     assert 1 - kept.sum() / (2 * 8 * 1024) == pytest.approx(routes, abs=0.01)
     assert (kept == 0).mean() == pytest.approx(tokens, abs=0.01)
+
+
+def test_gates_normalised_after_drops_sum_to_one_over_what_is_kept() -> None:
+    gates = random_gates(11)
+    combine, dispatch, _ = route(gates, 5, normalize="after")
+    kept = dispatch.sum(3)
+    share = gates * kept / np.maximum((gates * kept).sum(-1, keepdims=True), 1e-30)
+    np.testing.assert_allclose(combine.sum(3), share, rtol=1e-5)
+    assert set(kept.sum(-1).ravel()) == {0, 1, 2}
+
+
+def test_masks_have_the_type_of_the_gates_and_the_loss_is_f32() -> None:
+    module = lower(
+        parse(
+            SourceFile(
+                "bf16.gshard",
+                """from std.moe import top2_gating
+def main(gates: bf16[2,8,4]):
+    return top2_gating(gates, 4)
+""",
+            )
+        )
+    )
+    assert [str(v.type) for v in module.main.results] == ["bf16[2,8,4,4]", "bf16[2,8,4,4]", "f32[]"]
