@@ -37,7 +37,7 @@ def resolve_axis(mesh: Mesh, name: str, span: Span, pre: int = 1, size: int = 0)
             f"{name}:({pre}){size} is not a piece of axis {name}",
             span,
             f"{pre} * {size} = {pre * size} does not divide {total}, the size of {name}",
-            suggestion=f"factors of {total}: {', '.join(map(str, sizes))}",
+            suggestion=f"factors of {total}: {', '.join(map(str, sizes))}" if total > 1 else None,
         )
     return AxisRef(name) if pre == 1 and size == total else AxisRef(name, pre, size)
 

@@ -86,7 +86,7 @@ class Unit:
             try:
                 self.enter(name.alias, name.span)
                 found = unit.find(name.name)
-                if found is None:
+                if found is None or name.name.startswith("_"):
                     raise fail(
                         f"{node.module} has no {name.name}",
                         name.span,
@@ -97,10 +97,9 @@ class Unit:
                 self.report(error)
 
     def names(self) -> Iterator[str]:
-        """Yield the names that this file declares itself."""
-        yield from self.defs
-        yield from self.structs
-        yield from (n for n, i in self.items.items() if n not in self.defs and not isinstance(i, Poison))
+        """Yield the names that this file declares or imports; those that start with ``_`` are its own business."""
+        found = [*self.defs, *self.structs, *(n for n, i in self.items.items() if not isinstance(i, Poison))]
+        yield from (n for n in dict.fromkeys(found) if not n.startswith("_"))
 
     def find(self, name: str) -> Item | None:
         """Return what a top-level name stands for, None when it is unknown or ``None`` itself."""
