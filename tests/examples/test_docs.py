@@ -1,0 +1,180 @@
+"""What the documents show is what happens: programs are compiled and run, commands and code are executed."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import documents
+import pytest
+from documents import DOCUMENTS, ROOT, Block, blocks, commands, matches, renewed, rewrite
+
+import gshard_ir as gs
+from gshard_ir import data
+from gshard_ir.agreement import verify
+from gshard_ir.api import check
+from gshard_ir.errors import GShardError
+from gshard_ir.source import SourceFile
+
+ALL = [b for d in DOCUMENTS for b in blocks(d)]
+NAMES = [d.relative_to(ROOT).as_posix() for d in DOCUMENTS]
+
+
+def ids(block: Block) -> str:
+    return block.place
+
+
+@pytest.mark.parametrize("block", [b for b in ALL if b.language == "gshard"], ids=ids)
+def test_programs(block: Block) -> None:
+    file = SourceFile(block.name or block.place, block.text + "\n")
+    if block.name.startswith("wrong"):
+        with pytest.raises(GShardError):
+            _ = check(file).compiled
+        return
+    program = check(file)
+    args = data.bind(program.lowered.main, (), data.seeded(program.lowered.main, 0))
+    verdict = verify(program, args, jax=False)
+    assert verdict.agrees, [d for d in verdict.differences if not d.agrees]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+def test_commands_and_code(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    shell = documents.Shell(tmp_path)
+    names: dict[str, Any] = {"__name__": "document"}
+    found = list(blocks(document))
+    if any(b.language == "python" and b.name == "alone" for b in found):
+        run_alone(document)
+    for block in found:
+        if block.language == "gshard" and block.name:
+            (tmp_path / block.name).write_text(block.text + "\n", encoding="utf-8")
+        elif block.language == "console":
+            run_console(shell, block, update)
+        elif block.language == "python" and block.name != "alone":
+            exec(compile("\n" * (block.line - 1) + block.text, str(document), "exec"), names)
+        elif block.language == "pycon":
+            run_doctest(block, names)
+
+
+def run_console(shell: documents.Shell, block: Block, update: bool) -> None:
+    outputs = []
+    for command in commands(block):
+        lines = shell.run(command.text).rstrip("\n").split("\n")
+        lines = [line.rstrip() for line in lines] if lines != [""] else []
+        same = matches([line.rstrip() for line in command.output], lines, command.text)
+        if not update:
+            shown = "\n".join(lines)
+            assert same, (
+                f"{block.place}: {command.text}\nprinted\n{shown}\nrun pytest with --update and read the change"
+            )
+        outputs.append((command, command.output if same else renewed(command.output, lines)))
+    if update:
+        rewrite(block, outputs)
+
+
+def run_doctest(block: Block, names: dict[str, Any]) -> None:
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    test = doctest.DocTestParser().get_doctest(block.text + "\n", names, block.place, str(block.document), block.line)
+    reports: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=options)
+    runner.run(test, out=reports.append, clear_globs=False)
+    names.update(test.globs)
+    assert not runner.failures, "".join(reports)
+
+
+def run_alone(document: Path) -> None:
+    """Run the blocks marked ``alone`` in a process of their own: they change registries."""
+    code = "\n".join(b.text for b in blocks(document) if b.language == "python" and b.name == "alone")
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def test_blocks_are_of_known_kinds() -> None:
+    for block in ALL:
+        known = ("gshard", "console", "python", "pycon", "sh", "")
+        assert block.language in known, f"{block.place}: {block.language} is not tested"
+        design = block.document.name == "design.md"
+        assert block.language or design, f"{block.place}: say what the block holds"
+
+
+def test_shell_lines_are_true() -> None:
+    """Installation is not run here; what it names must exist."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for block in ALL:
+        for line in block.text.split("\n") if block.language == "sh" else []:
+            words = line.partition("#")[0].split()
+            if words[:1] == ["make"]:
+                assert re.search(rf"^{words[1]}:", makefile, re.M), f"{block.place}: {line}"
+            elif words[:2] == ["pip", "install"]:
+                extras = re.findall(r"\[([\w,]+)\]", line)
+                assert all(e in settings["optional-dependencies"] for group in extras for e in group.split(","))
+            elif words[:1] == ["python"]:
+                assert (ROOT / words[1]).is_file(), f"{block.place}: {line}"
+            else:
+                assert words[:1] == ["gshard"] and "gshard" in settings["scripts"], f"{block.place}: {line}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+def test_links_and_paths_lead_somewhere(document: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name}: {target}"
+    for path in re.findall(r"`((?:gshard_ir|passes|backends|tests|examples|grammar|docs|benchmarks)/[\w./-]*)`", text):
+        assert (ROOT / path).exists(), f"{document.name}: {path}"
+    for name in re.findall(r"`std/(\w+)\.gshard`", text):
+        assert (ROOT / "gshard_ir" / "std" / f"{name}.gshard").is_file()
+
+
+def test_no_document_names_a_machine() -> None:
+    for document in DOCUMENTS:
+        assert not re.search(r"/work|/tmp/|/home/|\.\./shared", document.read_text(encoding="utf-8"))
+
+
+def rows(document: str, heading: str) -> str:
+    """Return the text under a heading, up to the next one of its level or above."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    level = heading.split(" ")[0]
+    found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", text, re.M | re.S)
+    assert found, f"{document} has no {heading}"
+    return found[1]
+
+
+def test_the_list_of_operations_is_complete() -> None:
+    """Each builtin stands in docs/language.md with exactly its signature, and nothing else does."""
+    from gshard_ir.frontend.lower_builtins import PRELUDE, table
+
+    written = set(re.findall(r"`(\w+\([^`]*\))`", rows("docs/language.md", "## Operations").split("###")[0]))
+    assert written == {b.signature for b in table().values()}
+    prelude = re.search(r"need no import: ([^.]*)\.", rows("docs/language.md", "### Standard library"))
+    assert prelude and re.findall(r"`(\w+)`", prelude[1]) == list(PRELUDE)
+
+
+def test_the_standard_library_is_listed() -> None:
+    from gshard_ir.frontend.lower_units import STD, std_program
+
+    text = rows("docs/language.md", "### Standard library")
+    for module in STD:
+        defs = [d.name for d in std_program(module).items if hasattr(d, "params") and not d.name.startswith("_")]
+        line = re.search(rf"^- `std\.{module}`: (.*(?:\n  .*)*)", text, re.M)
+        assert line and re.findall(r"`(\w+)`", line[1]) == defs
+
+
+def test_what_is_not_there_yet_is_refused_by_name() -> None:
+    text = rows("docs/language.md", "## Not there yet")
+    for call in re.findall(r"^\| `([^`]+)` \|", text, re.M):
+        source = f"mesh(a=2)\ndef main(x: f32[4], key: key):\n    {call}\n    return x\n"
+        with pytest.raises(GShardError) as caught:
+            check(SourceFile("later.gshard", source))
+        assert any("not supported yet" in d.message for d in caught.value.diagnostics), call
+
+
+def test_the_python_names_in_the_readme_exist() -> None:
+    for name in re.findall(r"`p\.(\w+)", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert hasattr(gs.Program, name), name
