@@ -70,8 +70,8 @@ def _note(op: Op, mesh: Mesh, reason: str) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """``114,688 bytes``; a fraction keeps one decimal."""
-    return f"{count:,.0f} bytes" if count == int(count) else f"{count:,.1f} bytes"
+    """``114,688 bytes``; a fraction is rounded to one decimal."""
+    return f"{f'{count:,.1f}'.removesuffix('.0')} bytes"
 
 
 def _summary(local: Module, padded: bool) -> list[str]:

@@ -96,8 +96,8 @@ def number(value: float) -> int | float:
 
 
 def bytes_text(count: float) -> str:
-    """Return ``114,688 B``; a fraction keeps one decimal."""
-    return f"{count:,.0f} B" if count == int(count) else f"{count:,.1f} B"
+    """Return ``114,688 B``; a fraction is rounded to one decimal."""
+    return f"{f'{count:,.1f}'.removesuffix('.0')} B"
 
 
 def traffic_of(compiled: Compiled, reasons: dict[Op, str]) -> Traffic:
