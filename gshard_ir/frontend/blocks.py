@@ -42,6 +42,16 @@ _LOOK_ALIKES = {
     "\u2264": "<=", "\u2265": ">=", "\u2260": "!=", "\u2192": "->", "\u201c": '"', "\u201d": '"', "\u2018": "'",
     "\u2019": "'", "\u00a0": "a space", "\u200b": "nothing", "\ufeff": "nothing",
 }  # fmt: skip
+# Cyrillic and Greek letters that a keyboard layout puts where a Latin one is meant.
+_LETTERS = dict(
+    zip(
+        "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425"
+        "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456"
+        "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf",
+        "ABEKMHOPCTYXaeopcyxiABEZHIKMNOPTYXo",
+        strict=True,
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -191,7 +201,7 @@ def _check_numbers(file: SourceFile, tokens: list[Token]) -> tuple[int, Diagnost
             return i, Diagnostic(message, token_span(file, token), (f"at most {MAX_DIGITS:,} are read",))
         if token.type == "FLOAT" and float(token) == float("inf"):
             return i, Diagnostic(
-                f"{token} is larger than any float", token_span(file, token), ("the largest is about 1.8e308",)
+                f"{token} is larger than any float", token_span(file, token), ("the largest is about 1.8e308",), "inf"
             )
         if token.type == "INT" and len(token) > 1 and token[0] == "0" and int(token):
             plain = str(int(token))
@@ -203,7 +213,9 @@ def _malformed_number(file: SourceFile, token: Token, following: Token) -> Diagn
     start, end = token_span(file, token), token_span(file, following)
     span = Span(file, start.line, start.column, end.end_line, end.end_column)
     written = f"{token}{following}"
-    edit = f"{token}, {following[1:]}" if re.fullmatch("[0-9]+x[0-9]+", written) and token != "0" else None
+    edit = f"_{written}" if written.isalnum() and written.isascii() else None
+    if re.fullmatch("[0-9]+x[0-9]+", written):
+        edit = f"{token}, {following[1:]}" if token != "0" else str(int(written, 16))
     return Diagnostic(f"'{_clip(written)}' is neither a number nor a name", span, suggestion=edit)
 
 
@@ -322,7 +334,9 @@ def _stray(file: SourceFile, position: int) -> Diagnostic:
         return Diagnostic("the string is not closed on its line", span, suggestion=f"end it with {char}")
     if char == "!":
         if position and file.text[position - 1] == "]":
-            return Diagnostic("forbidden axes stand in braces", span, suggestion="!{axis}")
+            axis = re.match(r"![ ]*(\w+)", rest, re.ASCII)
+            span = Span(file, span.line, span.column, span.line, span.column + (axis.end() if axis else 1))
+            return Diagnostic("forbidden axes stand in braces", span, suggestion=f"!{{{axis[1] if axis else 'data'}}}")
         return Diagnostic(
             "'!' is not an operator", span, suggestion="'not' for a compile-time value, '~' for each element"
         )
@@ -333,11 +347,11 @@ def _stray(file: SourceFile, position: int) -> Diagnostic:
             if char.isalpha()
             else "outside strings and comments a source is ASCII"
         )
-        edit = f"write {plain}" if plain.isascii() else None
+        edit = _LETTERS.get(char) or (plain if plain.isascii() else None)
         return Diagnostic(f"{_describe(char)} is not part of the language", span, (note,), edit)
     edits = {
         ";": "one statement per line",
         "\\": "a line goes on while a bracket is open: wrap the expression in ( )",
         "{": "( ) for a tuple, [ ] for a list; braces only hold the axes after a type",
     }
-    return Diagnostic(f"'{char}' has no meaning here", span, suggestion=edits.get(char))
+    return Diagnostic(f"'{char}' has no meaning here", span, suggestion=edits.get(char, "remove it"))

@@ -194,7 +194,8 @@ class _Builder:
         if len(piece) > 40 or int(pre) < 1 or int(size) < 2:
             message = "a sub-axis has a factor of 1 or more and a size of 2 or more"
             note = "the piece of size 2 that comes after a factor of 2 is written :(2)2"
-            raise fail(message, token_span(self._file, piece), note, suggestion=f"{name}:(1)2")
+            edit = f":({max(int(pre[:9]), 1)}){max(int(size[:9]), 2)}"
+            raise fail(message, token_span(self._file, piece), note, suggestion=edit)
         return ast.AxisExpr(str(name), int(pre), int(size), span=span)
 
     sub_axis = axis
@@ -212,9 +213,10 @@ class _Builder:
 
     def expr_stmt(self, span: Span, value: ast.Expr) -> ast.ExprStmt:
         if isinstance(value, ast.Compare) and value.op == "==" and isinstance(value.left, ast.Name):
-            raise fail("'==' compares, and the result is lost", value.op_span, suggestion=f"{value.left.id} = ...")
+            edit = f"{value.left.id} = {_first_line(value.right.span)}"
+            raise fail("'==' compares, and the result is lost", value.op_span, suggestion=edit)
         if not isinstance(value, (ast.Call, ast.String)):
-            raise fail("the value of this line is lost", value.span, suggestion="assign it to a name, or return it")
+            raise fail("the value of this line is lost", value.span, suggestion=f"y = {_first_line(value.span)}")
         return ast.ExprStmt(value, span=span)
 
     def assign(self, span: Span, target: ast.Expr, value: ast.Expr) -> ast.Assign:
@@ -341,6 +343,12 @@ def _pinned(axes: ast.Expr) -> ast.Expr:
 def _unsplit(entry: ast.Expr) -> ast.Expr:
     """``_`` in a layout list is a placeholder, elsewhere a name."""
     return ast.Placeholder("_", span=entry.span) if isinstance(entry, ast.Name) and entry.id == "_" else entry
+
+
+def _first_line(span: Span) -> str:
+    """The text of an expression, cut where its first line ends."""
+    line = span.file.line(span.line)
+    return line[span.column - 1 : span.end_column - 1 if span.end_line == span.line else None].strip()
 
 
 def _join(first: Span, last: Span) -> Span:

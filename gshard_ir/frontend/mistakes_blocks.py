@@ -19,12 +19,23 @@ KEYWORDS: Final = frozenset(
 _HEADS: Final = frozenset({"DEF", "STRUCT", "IF", "ELIF", "ELSE", "FOR", "WHILE"})
 STATEMENTS: Final = frozenset({"RETURN", "FOR", "WHILE", "IF"})
 ITEMS: Final = frozenset({"DEF", "STRUCT", "CONST", "MESH", "FROM"})
+_CONST_SIGNS: Final = {"COLON": " =", "AUGMENTED": " ="}
 _DEF: Final = "def f(x: f32[8]) -> f32[8]:\n"
 
 
 def body(*lines: str) -> str:
     """Return a def with these lines in its body, for examples."""
     return _DEF + "".join(f"    {line}\n" for line in lines)
+
+
+def _module(f: Found) -> str:
+    """The module of the standard library that a line names."""
+    return f"std.{'moe' if 'moe' in f.file.line(f.token.line or 1) else 'nn'}"
+
+
+def _member(f: Found) -> str:
+    """A name that the module of :func:`_module` has."""
+    return "top2_gating" if _module(f) == "std.moe" else "layer_norm"
 
 
 def _naming(f: Found) -> bool:
@@ -50,7 +61,7 @@ _LAYOUT: Final = (
     Mistake(
         "'else if' is one word here",
         lambda f: f.type == "IF" and f.previous == "ELSE",
-        "elif",
+        lambda f: f.edited("elif", -1, 0),
         (body("if a:", "    return x", "else if b:", "    return x"),),
     ),
     Mistake(
@@ -93,19 +104,19 @@ _WORDS: Final = (
     Mistake(
         "imports are written the other way round",
         lambda f: f.type == "IMPORT" and not f.before,
-        "from std.moe import top2_gating",
+        lambda f: f"from {_module(f)} import {_member(f)}",
         ("import os\n", "import std.moe\n", body("import std.moe")),
     ),
     Mistake(
         "names are imported one by one",
         lambda f: f.type == "STAR" and f.previous == "IMPORT",
-        "{line} layer_norm, attention",
+        lambda f: f"{f.so_far()} {_member(f)}",
         ("from std.nn import *\n",),
     ),
     Mistake(
         "expected 'import' and the names",
         lambda f: f.starter == "FROM" and "IMPORT" in f.expected,
-        "{line} import layer_norm",
+        lambda f: f"from {_module(f)} import {_member(f)}",
         ("from std.moe\n", "from std.moe as moe\n"),
     ),
     Mistake(
@@ -125,9 +136,15 @@ _WORDS: Final = (
     ),
     Mistake(
         "the language has no list comprehensions",
-        lambda f: f.type == "FOR" and "LSQB" in f.brackets[-1:],
+        lambda f: f.type == "FOR" and bool({"LSQB", "LPAR"} & {*f.brackets[-1:]}),
         "for i in unroll(n): in the body, or an op on the whole tensor",
-        (body("y = [a for a in x]"),),
+        (body("y = [a for a in x]"), body("return (a for a in x)")),
+    ),
+    Mistake(
+        "a class is a struct here, and holds fields alone",
+        lambda f: f.text() == "class" and not f.before,
+        lambda f: f.edited("struct"),
+        ("class P:\n    x: f32[8]\n", "class P(Base):\n    x: f32[8]\n"),
     ),
     Mistake(
         "the language has no '{found}'",
@@ -135,7 +152,6 @@ _WORDS: Final = (
         "{python}",
         (
             body("f = lambda y: y"),
-            "class P:\n    x: f32[8]\n",
             body("pass"),
             body("if x is None:", "    return x"),
             body("assert x"),
@@ -151,9 +167,9 @@ _WORDS: Final = (
         ("return x\n", "for i in range(3):\n    x = i\n", "if a:\n    b = 1\n"),
     ),
     Mistake(
-        "at the top level only constants are given names",
+        "at the top level only constants are given names, and other lines stand in a def",
         lambda f: f.top and not f.before and f.type == "NAME" and f.following in ("EQUAL", "COMMA"),
-        "const {found} = ..., or move the line into a def",
+        lambda f: f.edited(f"const {f.text()}"),
         ("E = 8\n", "a, b = 1, 2\n"),
     ),
     Mistake(
@@ -176,7 +192,7 @@ _WORDS: Final = (
         lambda f: (
             f.previous == "NAME" and f.text(-1) in ("let", "var", "val") and f.type == "NAME" and len(f.before) == 1
         ),
-        "{found} = ...",
+        lambda f: f.edited(f.text(), -1, 0),
         (body("let y = x"), body("var y = x", "return y")),
     ),
 )
@@ -185,7 +201,7 @@ _HEADERS: Final = (
     Mistake(
         "the parameters of a def stand in ( )",
         lambda f: f.starter == "DEF" and "LPAR" in f.expected and "LPAR" not in f.before and "NAME" not in f.expected,
-        "{line}():",
+        lambda f: f.joined(f"({f.text()})") if f.type == "NAME" else f.after("()"),
         ("def f:\n    return x\n", "def f -> f32[8]:\n    return x\n", "def f x:\n    return x\n"),
     ),
     Mistake(
@@ -197,7 +213,7 @@ _HEADERS: Final = (
     Mistake(
         "a struct's field is a name, ':' and a type",
         lambda f: not f.top and f.tokens[0].type == "STRUCT" and "COLON" in f.expected,
-        "{line}: f32[64, 64]",
+        lambda f: f.joined(":") if f.type == "EQUAL" else f.after(":" if f.type == "NAME" else ": f32[64, 64]"),
         ("struct P:\n    x\n", "struct P:\n    x = f32[8]\n", "struct P:\n    x f32[8]\n"),
     ),
     Mistake(
@@ -211,7 +227,7 @@ _HEADERS: Final = (
     Mistake(
         "a loop is written for NAME in VALUES:",
         lambda f: f.starter == "FOR" and "IN" in f.expected,
-        "{line} in range(n):",
+        lambda f: f.edited("in") if f.type == "EQUAL" else f.after(" in" if f.type == "NAME" else " in unroll(n)"),
         (body("for i range(3):", "    y = x"), body("for i:", "    y = x"), body("for i = 1:", "    y = x")),
     ),
     Mistake(
@@ -222,7 +238,7 @@ _HEADERS: Final = (
             and (f.type, f.following) != ("_NEWLINE", "_INDENT")
             and f.type not in ("_NEWLINE", "$END", "_DEDENT")
         ),
-        "{line} -> f32[8]:",
+        lambda f: f.edited("->", 0, 1) if f.following == "GT" else f.after(" ->" if f.type == "NAME" else " -> f32[8]"),
         (
             "def f(x: f32[8]) f32[8]:\n    return x\n",
             "def f(x) => f32[8]:\n    return x\n",
@@ -233,7 +249,7 @@ _HEADERS: Final = (
     Mistake(
         "several results stand in ( )",
         lambda f: f.starter == "DEF" and f.type == "COMMA" and not f.brackets and "COLON" in f.expected,
-        "-> (f32[8], f32[])",
+        lambda f: "{} -> ({}):".format(*f.edited(",").rstrip(":").split(" -> ", 1)),
         ("def f(x: f32[8]) -> f32[8], f32[]:\n    return x\n",),
     ),
     Mistake(
@@ -260,7 +276,9 @@ _HEADERS: Final = (
     Mistake(
         "a constant is written const NAME = value",
         lambda f: f.starter == "CONST" and "EQUAL" in f.expected,
-        "{line} = ...",
+        lambda f: (
+            f"{f.so_far()} = ..." if f.type == "_NEWLINE" else f.joined(_CONST_SIGNS.get(f.type, f" = {f.text()}"))
+        ),
         ("const E: 8\n", "const E 8\n", "const E\n", "const E += 8\n"),
     ),
 )

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
+from gshard_ir.frontend.blocks import CLOSERS, OPENERS
 from gshard_ir.frontend.mistakes_blocks import ITEMS, KEYWORDS, STATEMENTS, body
-from gshard_ir.frontend.syntax_errors import BINARY, COMPARISONS, LITERALS, Mistake
+from gshard_ir.frontend.syntax_errors import BINARY, COMPARISONS, LITERALS, Found, Mistake
 from gshard_ir.types import DTYPES
+
+
+def _bracketed(f: Found) -> str:
+    """The line with the ( ) that starts here as [ ]."""
+    depth = 0
+    for i, token in enumerate(f.tokens[f.at :]):
+        depth += (token.type in OPENERS) - (token.type in CLOSERS)
+        if not depth:
+            return f.edited(f"[{f.file.text[f.token.end_pos : token.start_pos]}]", 0, i)
+    return f"{f.text(-1)}[64]"
+
+
+def _untyped(f: Found) -> str:
+    """The line without the type of its name."""
+    rest = (token.type for token in f.tokens[f.at : f.at + 100])
+    equal = next((i for i, type_ in enumerate(rest) if type_ == "EQUAL"), None)
+    return f"{f.text(-1)} = ..." if equal is None else f.edited(f"{f.text(-1)} =", -1, equal)
+
 
 _OPERANDS: Final = LITERALS | {"NAME"}
 
@@ -20,19 +39,19 @@ _TYPES: Final = (
             and "LSQB" in f.expected
             and "DOT" not in f.expected
         ),
-        "{previous}[64]",
+        _bracketed,
         ("def f(x: f32(64)):\n    return x\n", "struct P:\n    x: f32(8, 8)\n", "def f(x) -> f32(8):\n    return x\n"),
     ),
     Mistake(
         "the axes of a dim stand inside the [ ], after its size",
         lambda f: f.type == "AT" and "PENDING" in f.expected,
-        "f32[64@{next}]",
+        lambda f: f.edited(f"@{f.text(1)}]", -1, 1) if f.following == "NAME" else "f32[64@data]",
         ("def f(x: f32[8] @ data):\n    return x\n", "struct P:\n    x: f32[8]@data\n"),
     ),
     Mistake(
         "several axes of one dim stand in ( ), the major one first",
         lambda f: f.in_dims and f.type == "AT" and "QUESTION" in f.expected,
-        "@(data,model)",
+        lambda f: f.edited(f"({f.text(-1)},{f.text(1)})", -1, 1) if f.following == "NAME" else "@(data,model)",
         ("def f(x: f32[64@data@model]):\n    return x\n",),
     ),
     Mistake(
@@ -40,7 +59,7 @@ _TYPES: Final = (
         lambda f: (
             f.previous == "AT" and "NAME" in f.expected and "INT" not in f.expected and f.brackets[-1:] == ("LSQB",)
         ),
-        "64@data, 64@(data,model) or 64@_",
+        lambda f: f.after("data") if f.type in ("RSQB", "COMMA") else "64@data, 64@(data,model) or 64@_",
         (
             "def f(x: f32[64@]):\n    return x\n",
             "def f(x: f32[64@8]):\n    return x\n",
@@ -48,9 +67,21 @@ _TYPES: Final = (
         ),
     ),
     Mistake(
+        "expected a type after ':'",
+        lambda f: f.previous == "COLON" and {"NAME", "LPAR"} <= f.expected and "INT" not in f.expected,
+        lambda f: f.after(" f32[64]") if f.type in ("RPAR", "COMMA", "EQUAL", "_NEWLINE") else "f32[64]",
+        (
+            "def f(x: ):\n    return x\n",
+            "def f(x:, y):\n    return x\n",
+            "struct P:\n    x:\n",
+            "def f(x: 8):\n    return x\n",
+            "def f(x: [8]):\n    return x\n",
+        ),
+    ),
+    Mistake(
         "'{found}' comes after axes",
         lambda f: f.in_dims and f.type in ("QUESTION", "ROUND") and "AT" in f.expected,
-        "64@data{found}",
+        lambda f: f.after("@data"),
         ("def f(x: f32[64?]):\n    return x\n", "def f(x: f32[64!1]):\n    return x\n"),
     ),
     Mistake(
@@ -62,7 +93,7 @@ _TYPES: Final = (
             and "AT" in f.before
             and "DOT" not in f.expected
         ),
-        "{previous}:(2)2, of size 2 after a factor of 2",
+        lambda f: f.edited(f":(1){f.text(1)}", 0, 1) if f.type == "COLON" else f.edited(f":(1){f.text(1)}", 0, 2),
         ("def f(x: f32[64@model:2]):\n    return x\n", "def f(x: f32[64@model(2)]):\n    return x\n"),
     ),
     Mistake(
@@ -74,7 +105,7 @@ _TYPES: Final = (
     Mistake(
         "a size is an integer",
         lambda f: f.in_dims and f.type in ("FLOAT", "STRING", "TRUE", "FALSE", "NONE"),
-        "64, a const, or 2 * S // E",
+        lambda f: str(int(float(f.text()))) if f.type == "FLOAT" else "64, a const, or 2 * S // E",
         (
             "def f(x: f32[8.5]):\n    return x\n",
             'def f(x: f32["a"]):\n    return x\n',
@@ -84,7 +115,7 @@ _TYPES: Final = (
     Mistake(
         "sizes divide with '//'",
         lambda f: f.in_dims and f.type == "SLASH",
-        "{previous} // {next}",
+        lambda f: f.edited("//"),
         ("def f(x: f32[S / 2]):\n    return x\n",),
     ),
 )
@@ -93,7 +124,7 @@ _EXPRESSIONS: Final = (
     Mistake(
         "'=' gives a name; '==' compares",
         lambda f: f.type == "EQUAL" and f.starter in ("IF", "ELIF", "WHILE") and not f.brackets,
-        "{line} == {next}",
+        lambda f: f.edited("=="),
         (
             body("if n = 3:", "    y = x"),
             body("while n = 3:", "    y = x"),
@@ -103,13 +134,13 @@ _EXPRESSIONS: Final = (
     Mistake(
         "the language has no ':='",
         lambda f: f.type == "COLON" and f.following == "EQUAL",
-        "a line of its own: {previous} = ...",
+        lambda f: f"{f.text(-1)} = ... on a line of its own" if f.brackets else f.edited("=", 0, 1),
         (body("y := x"), body("return g(y := x)")),
     ),
     Mistake(
-        "types are written on parameters, results and fields only",
+        "types are written on parameters, results and fields only; split and shard place a value",
         lambda f: f.type == "COLON" and f.before == ("NAME",),
-        "{previous} = ..., and shard({previous}, [...]) to place it",
+        _untyped,
         (body("y: f32[8] = x"),),
     ),
     Mistake(
@@ -121,31 +152,31 @@ _EXPRESSIONS: Final = (
     Mistake(
         "an argument's name is a plain word",
         lambda f: f.type == "EQUAL" and f.brackets[-1:] == ("LPAR",),
-        "axis=0",
+        lambda f: f.edited(f"{f.text(-1)[1:-1]}=", -1, 0) if f.previous == "STRING" else "axis=0",
         (body("return f(x.y=3)"), body("return f(3=x)"), body('return f("axis"=0)')),
     ),
     Mistake(
         "comparisons are not chained",
         lambda f: f.type in COMPARISONS and not f.expected & COMPARISONS and f.after_value,
-        "a < b and b < c",
+        lambda f: f.after(f" and {f.text(-1)}") if f.before[-2] in COMPARISONS else "a < b and b < c",
         (body("y = 0 < a < 3"), body("if a == b == c:", "    y = x")),
     ),
     Mistake(
-        "'{previous}{found}' is written with one sign or as a word",
+        "'{previous}{found}' is a word here, 'and' or 'or'; for each element '&' or '|'",
         lambda f: (f.previous, f.type) in (("AMPERSAND", "AMPERSAND"), ("PIPE", "PIPE")),
-        "'and', 'or' for compile-time values, '&', '|' for each element",
+        lambda f: f.edited("and" if f.type == "AMPERSAND" else "or", -1, 0),
         (body("if a && b:", "    y = x"), body("y = a || b")),
     ),
     Mistake(
         "'{previous}{previous}' is not an operator",
         lambda f: f.type == "_NEWLINE" and f.before[-2:] in (("PLUS", "PLUS"), ("MINUS", "MINUS")),
-        "+= 1 or -= 1",
+        lambda f: f.edited(f" {f.text(-1)}= 1", -2, -1),
         (body("n++"), body("n--")),
     ),
     Mistake(
         "comments start with '#'",
         lambda f: f.type in ("FLOOR_DIV", "SLASH") and not f.before,
-        "# ...",
+        "#",
         (body("// y is x", "y = x"), body("y = x", "/* done */")),
     ),
     Mistake(
@@ -159,6 +190,24 @@ _EXPRESSIONS: Final = (
         lambda f: f.type == "QUESTION",
         "shard(x, [data, _, ?])",
         (body("y = ?"), body("y = a ? b : c"), body("return f(x, ?)")),
+    ),
+    Mistake(
+        "a comma with nothing before it",
+        lambda f: f.type == "COMMA" and f.previous in ("COMMA", "LPAR", "LSQB"),
+        lambda f: f.joined("") if f.previous == "COMMA" else f.edited(""),
+        ("def f(x,, y):\n    return x\n", body("return f(x,, y)"), body("return f(, x)"), body("y = [1,, 2]")),
+    ),
+    Mistake(
+        "a conditional has an 'else'",
+        lambda f: "ELSE" in f.expected and "IF" in f.before and f.type in ("_NEWLINE", "RPAR", "RSQB", "COMMA"),
+        lambda f: f.after(" else ..."),
+        (body("y = x if a"), body("return f(x if a, y)"), body("return (x if a)")),
+    ),
+    Mistake(
+        "an index is missing",
+        lambda f: f.type == "RSQB" and f.previous == "LSQB" and "COLON" in f.expected,
+        lambda f: f.after(":"),
+        (body("return x[]"), body("y = x[0][]")),
     ),
     Mistake(
         "expected a value after '{previous}'",
@@ -182,7 +231,7 @@ _EXPRESSIONS: Final = (
     Mistake(
         "a string has no prefix",
         lambda f: f.type == "STRING" and f.previous == "NAME" and len(f.text(-1)) <= 2 and f.after_value,
-        "{found}",
+        lambda f: f.edited(f.text(), -1, 0),
         (body('y = f"{x}"'), body("y = b'x'")),
     ),
     Mistake(
@@ -199,7 +248,7 @@ _EXPRESSIONS: Final = (
             and f.type in _OPERANDS
             and f.previous in _OPERANDS | {"RSQB", "RPAR"}
         ),
-        "{previous}, {found}",
+        lambda f: f.after(","),
         (
             body("return f(x y)"),
             body("return [1 2]"),
@@ -212,19 +261,19 @@ _EXPRESSIONS: Final = (
     Mistake(
         "a field has a name, an element an index in [ ]",
         lambda f: f.type == "FLOAT" and f.text()[0] == "." and f.after_value,
-        "{previous}[0]",
+        lambda f: f.edited(f"[{f.text()[1:]}]"),
         (body("y = x.3"), body("return f(x).0")),
     ),
     Mistake(
         "a call has ( ) around its arguments",
         lambda f: f.previous == "NAME" and f.type in _OPERANDS and f.after_value,
-        "{previous}({found}, ...)",
+        lambda f: f"{f.joined('(' + f.text())})" if not f.brackets else f"{f.text(-1)}({f.text()})",
         (body("split x, 0"), body("y = split x, 0"), body("return relu x"), body("print 3")),
     ),
     Mistake(
         "expected an operator between '{previous}' and '{found}'",
         lambda f: f.after_value and f.type in _OPERANDS,
-        "one statement per line",
+        lambda f: f.after(" *") if f.previous in ("INT", "FLOAT") and f.type == "NAME" else "one statement per line",
         (body("y = 3 x"), body("y = f(x) y"), body("y = x[0] 3")),
     ),
     Mistake(

@@ -6,6 +6,7 @@ edit, and programs that must lead there. The first entry that applies is the one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,9 @@ COMPARISONS: Final = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
 LITERALS: Final = frozenset({"INT", "FLOAT", "STRING", "TRUE", "FALSE", "NONE"})
 _VALUE_STARTS: Final = LITERALS | {"NAME", "LPAR", "LSQB", "MINUS", "PLUS", "TILDE", "NOT", "QUESTION"}
 _AFTER_VALUE: Final = BINARY | {"DOT", "LPAR", "LSQB", "SUBAXIS", "IF", "QUESTION", "ROUND", "AUGMENTED"}
+
+# The rest of a line, without its comment.
+_CODE: Final = re.compile(r"""(?:[^#"'\n]|"[^"\n]*"?|'[^'\n]*'?)*""")
 
 _WORDS: Final = {
     "_NEWLINE": "the end of the line",
@@ -62,7 +66,6 @@ _WORDS: Final = {
 
 _PYTHON: Final = {
     "lambda": "give it a name: def f(x): ...",
-    "class": "struct Name:",
     "pass": "a body has at least one statement",
     "is": "== compares",
     "with": "split, replicate and shard place a tensor",
@@ -167,6 +170,27 @@ class Found:
         text = " ".join(self.file.text[start:end].split())
         return text if len(text) <= 60 else "..." + text[-57:]
 
+    def edited(self, new: str, first: int = 0, last: int = 0) -> str:
+        """The line with the tokens from ``first`` to ``last`` places away replaced by ``new``."""
+        start, end = self.tokens[self.at + first].start_pos, self.tokens[self.at + last].end_pos
+        return self._line_with(new, start or 0, end or 0)
+
+    def after(self, new: str) -> str:
+        """The line with ``new`` right behind the token before this one."""
+        end = self.tokens[self.at - 1].end_pos or 0
+        return self._line_with(new, end, end)
+
+    def joined(self, new: str) -> str:
+        """The line with this token, and the blanks before it, replaced by ``new``."""
+        return self._line_with(new, self.tokens[self.at - 1].end_pos or 0, self.token.end_pos or 0)
+
+    def _line_with(self, new: str, start: int, end: int) -> str:
+        text = self.file.text
+        stop = text.find("\n", end)
+        tail = _CODE.match(text, end, len(text) if stop < 0 else stop)
+        line = f"{text[text.rfind(chr(10), 0, start) + 1 : start]}{new}{tail[0] if tail else ''}".strip()
+        return line if len(line) <= 160 else new.strip() or "remove it"
+
     def span(self) -> Span:
         """Where to point: for the end of a line, right after its last character."""
         if self.type == "_INDENT" and self.at + 1 < len(self.tokens):
@@ -180,11 +204,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is said (``message``, ``edit``) when a condition holds, and ``examples`` that must lead here."""
+    """What is said (``message``, ``edit``) when a condition holds, and ``examples`` that must lead here.
+
+    ``edit`` is a text with holes, or gives the line as it should be.
+    """
 
     message: str
     applies: Callable[[Found], bool]
-    edit: str
+    edit: str | Callable[[Found], str]
     examples: tuple[str, ...]
 
     def diagnostic(self, found: Found) -> Diagnostic:
@@ -197,7 +224,8 @@ class Mistake:
             "definition": _definition(found.text()),
             "python": _PYTHON.get(found.text(), "use another word"),
         }
-        return Diagnostic(self.message.format(**words), found.span(), suggestion=self.edit.format(**words))
+        edit = self.edit.format(**words) if isinstance(self.edit, str) else self.edit(found)
+        return Diagnostic(self.message.format(**words), found.span(), suggestion=edit)
 
 
 def _definition(word: str) -> str:

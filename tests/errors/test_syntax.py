@@ -116,16 +116,16 @@ AFTER = [
 
 EXPECTED = [
     ("def f(x: f32[64): f32]): return x", "')' does not close '['"),
-    ("def f(x,, y): return x", "expected ')' or a name, found ','"),
+    ("def f[](x): return x", "expected a name, found ']'"),
     (in_def("return x."), "expected a name, found the end of the line"),
     (in_def("return (x, ]"), "']' does not close '('"),
-    (in_def("y = x if a"), "expected an operator or 'else', found the end of the line"),
-    (in_def("return x[]"), "expected a value, '...' or ':', found ']'"),
+    (in_def("for i in:", "    y = x"), "expected a value, found ':'"),
+    (in_def("return x -> y"), "expected an operator, ',' or the end of the line, found '->'"),
     (in_def("return x[1:2:3:4]"), "expected an operator, ',' or ']', found ':'"),
-    ("def f(x: f32[,]): return x", "expected a size, '...' or ']', found ','"),
-    ("def f(x: ): return x", "expected '(' or a name, found ')'"),
+    ("def f(x: f32[:]): return x", "expected a size, '...' or ']', found ':'"),
+    ("def f(x) ->: return x", "expected '(' or a name, found ':'"),
     ("from std..moe import a", "expected a name, found '.'"),
-    ("struct P:\n    x:\n", "expected '(' or a name, found the end of the line"),
+    ("def f(x: f32[8]!{}): return x", "expected a name, found '}'"),
     ("def (x): return x", "expected a name, found '('"),
 ]
 
@@ -181,7 +181,7 @@ def test_a_diagnostic_shows_place_line_caret_and_edit() -> None:
         "t.gshard:2:18: error: the result is written after '->'\n"
         "    2 | def f(x: f32[G]) f32[G]:\n"
         "                         ^^^\n"
-        "   try: def f(x: f32[G]) -> f32[8]:"
+        "   try: def f(x: f32[G]) -> f32[G]:"
     )
 
 
