@@ -44,7 +44,9 @@ def _padded(context: Context, op: Op, code: Code, dim: int) -> str:
     if not missing:
         return x.text
     widths = tuple_text(tuple_text((0, missing if d == dim else 0)) for d in range(type_.rank))
-    return f"jnp.pad({x.text}, {widths})"
+    padded = f"jnp.pad({x.text}, {widths})"
+    # A block that is all padding is a constant to XLA:CPU, which then fails to lay out an all-to-all of it.
+    return f"lax.optimization_barrier({padded})" if missing >= op.result.shape[dim] else padded
 
 
 def _trimmed(text: str, op: Op, dim: int, rows: int) -> Code:

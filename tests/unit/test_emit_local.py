@@ -257,3 +257,21 @@ def test_a_name_that_a_piece_would_take_is_avoided() -> None:
     mesh = Mesh(("m", "m_0"), (4, 2)).refine([AxisRef("m", 2, 2)])
     text = step("all_gather", (8,), Layout((("m:(1)2",),)), Layout(((),)), mesh=mesh, axes=("m:(1)2",), dim=0)[0]
     assert '("m_0_", "m_1", "m_0")' in text
+
+
+def test_a_block_that_is_all_padding_can_be_exchanged() -> None:
+    mesh = Mesh(("a", "b"), (2, 2))
+    b = Builder()
+    x = b.param(sharded(TensorType(F32, (4, 1, 2, 6)), Layout((("a",), (), (), ("b",))), mesh), "x")
+    y = b.param(sharded(TensorType(F32, (7, 2, 6)), Layout(((), (), ("b",))), mesh), "y")
+    split, owed = (("a",), (), ()), (("sum", ("b",)),)
+    partial = sharded(TensorType(F32, (4, 1, 2)), Layout(split, owed), mesh)
+    z = b("einsum", x, y, spec="abcd,ecd->abc", type=partial)
+    z = b("all_reduce", z, kind="sum", axes=("b",), type=sharded(partial, Layout(split), mesh))
+    moved = sharded(partial, Layout(((), ("a",), ())), mesh)
+    z = b("all_to_all", z, axes=("a",), split_dim=1, concat_dim=0, hint="z", type=moved)
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-3, 4, s).astype(np.float32) for s in ((4, 1, 2, 6), (7, 2, 6))]
+    text, measured = check(of(b, mesh, z), args)
+    assert measured.counts["all-to-all"] == 1
+    assert "optimization_barrier" in text
