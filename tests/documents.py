@@ -5,7 +5,7 @@
 | ``gshard`` | compiled; the simulator must equal the reference. With a name after it, also saved under that name |
 | ``gshard wrong…`` | saved under that name; must be refused |
 | ``console`` | ``$`` lines are run; the lines below must be their output, ``...`` stands for any lines |
-| ``python``, ``pycon`` | executed; one namespace per document |
+| ``python``, ``pycon`` | executed in order; one namespace per document |
 | ``sh`` | not run here: each line must be of a kind that :mod:`test_docs` knows to be true |
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import doctest
 import io
 import os
 import re
@@ -22,6 +23,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gshard_ir.cli import main
 
@@ -180,3 +182,29 @@ def rewrite(block: Block, outputs: Sequence[tuple[Command, Sequence[str]]]) -> N
     old = f"```console\n{block.text}\n```"
     assert text.count(old) == 1, f"{block.place}: the same block stands twice"
     block.document.write_text(text.replace(old, f"```console\n{fresh}\n```"), encoding="utf-8")
+
+
+def execute(block: Block, names: dict[str, Any]) -> None:
+    """Run a block of Python, or of its prompt with results, which must be as written."""
+    if block.language == "python":
+        exec(compile("\n" * (block.line - 1) + block.text, str(block.document), "exec"), names)
+        return
+    parser = doctest.DocTestParser()
+    test = parser.get_doctest(f"{block.text}\n", names, block.place, str(block.document), block.line - 1)
+    reports: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    runner.run(test, out=reports.append, clear_globs=False)
+    names.update(test.globs)
+    assert not runner.failures, "".join(reports)
+
+
+def execute_all(document: Path) -> None:
+    """Run all Python of a document in this process."""
+    names: dict[str, Any] = {"__name__": "document"}
+    for block in blocks(document):
+        if block.language in ("python", "pycon"):
+            execute(block, names)
+
+
+if __name__ == "__main__":
+    execute_all(Path(sys.argv[1]).resolve())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 import subprocess
 import sys
@@ -23,6 +22,9 @@ from gshard_ir.source import SourceFile
 
 ALL = [b for d in DOCUMENTS for b in blocks(d)]
 NAMES = [d.relative_to(ROOT).as_posix() for d in DOCUMENTS]
+
+
+ALONE = "docs/adding-an-op.md"
 
 
 def ids(block: Block) -> str:
@@ -48,18 +50,13 @@ def test_commands_and_code(document: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", "100")
     shell = documents.Shell(tmp_path)
     names: dict[str, Any] = {"__name__": "document"}
-    found = list(blocks(document))
-    if any(b.language == "python" and b.name == "alone" for b in found):
-        run_alone(document)
-    for block in found:
+    for block in blocks(document):
         if block.language == "gshard" and block.name:
             (tmp_path / block.name).write_text(block.text + "\n", encoding="utf-8")
         elif block.language == "console":
             run_console(shell, block, update)
-        elif block.language == "python" and block.name != "alone":
-            exec(compile("\n" * (block.line - 1) + block.text, str(document), "exec"), names)
-        elif block.language == "pycon":
-            run_doctest(block, names)
+        elif block.language in ("python", "pycon") and document != ROOT / ALONE:
+            documents.execute(block, names)
 
 
 def run_console(shell: documents.Shell, block: Block, update: bool) -> None:
@@ -78,20 +75,10 @@ def run_console(shell: documents.Shell, block: Block, update: bool) -> None:
         rewrite(block, outputs)
 
 
-def run_doctest(block: Block, names: dict[str, Any]) -> None:
-    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    test = doctest.DocTestParser().get_doctest(block.text + "\n", names, block.place, str(block.document), block.line)
-    reports: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=options)
-    runner.run(test, out=reports.append, clear_globs=False)
-    names.update(test.globs)
-    assert not runner.failures, "".join(reports)
-
-
-def run_alone(document: Path) -> None:
-    """Run the blocks marked ``alone`` in a process of their own: they change registries."""
-    code = "\n".join(b.text for b in blocks(document) if b.language == "python" and b.name == "alone")
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+def test_the_op_that_is_added() -> None:
+    """In a process of its own, as it changes registries."""
+    script = [sys.executable, documents.__file__, str(ROOT / ALONE)]
+    found = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
 
 
