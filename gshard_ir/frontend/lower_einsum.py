@@ -182,7 +182,7 @@ def _check_sizes(s: Site, operands: Sequence[Operand]) -> None:
                     f"einsum: size of {letter} differs",
                     o.letters_span,
                     (_claim(owner, letter, size), _claim(o, letter, n)),
-                    _fitting(s, o, others) or f"a tensor with {wanted} in place of {text_of(o.span)}",
+                    _fitting(s, o, operands, others) or f"a tensor with {wanted} in place of {text_of(o.span)}",
                     also=((owner.span, ""), (o.span, "")),
                 )
             )
@@ -192,10 +192,11 @@ def _claim(o: Operand, letter: str, n: int) -> str:
     return f'"{o.letters}" says that {text_of(o.span)} has {letter} = {n}: it is {o.value.type}'
 
 
-def _fitting(s: Site, o: Operand, sizes: dict[str, int]) -> str | None:
-    """Suggest another name in scope whose tensor has the sizes that the other operands ask for."""
+def _fitting(s: Site, o: Operand, operands: Sequence[Operand], sizes: dict[str, int]) -> str | None:
+    """Suggest a name in scope, of none of the operands, whose tensor has the sizes that the others ask for."""
+    taken = {p.value for p in operands}
     for name, value in s.emit.in_scope():
-        if value is o.value or value.dtype != o.value.dtype or value.type.rank != len(o.letters):
+        if value in taken or value.dtype != o.value.dtype or value.type.rank != len(o.letters):
             continue
         if all(sizes.get(c, n) == n for c, n in zip(o.letters, value.shape, strict=True)):
             return f"{name}, which is {value.type}"
