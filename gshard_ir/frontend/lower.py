@@ -147,7 +147,8 @@ def _mesh(lowering: Lowering, unit: Unit, override: Mapping[str, int] | None) ->
     if override is not None:
         sizes = _overridden(lowering, sizes, override, bool(found))
     if "_" in sizes:
-        lowering.report(fail("an axis cannot be called _", found[0].span if found else None))
+        at = next((axis.span for item in found for axis in item.axes if axis.name == "_"), None)
+        lowering.report(fail("an axis cannot be called _", at, suggestion=f"data={sizes['_']}"))
     mesh = Mesh(tuple(sizes), tuple(sizes.values()))
     if mesh.devices > MAX_DEVICES:
         lowering.report(

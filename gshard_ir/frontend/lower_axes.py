@@ -24,7 +24,7 @@ def resolve_axis(mesh: Mesh, name: str, span: Span, pre: int = 1, size: int = 0)
             f"the mesh has no axis {name}",
             span,
             f"the mesh is {declared}" if declared else "the program declares no mesh",
-            suggestion=nearest(name, list(mesh.names)) or (f"mesh({name}=2)" if not mesh.names else None),
+            suggestion=nearest(name, list(mesh.names)) or " or ".join(mesh.names[:4]) or f"mesh({name}=2)",
         )
     if not size:
         if pre != 1:
@@ -32,14 +32,27 @@ def resolve_axis(mesh: Mesh, name: str, span: Span, pre: int = 1, size: int = 0)
         return AxisRef(name)
     total = mesh.size(name)
     if pre < 1 or total % (pre * size):
-        sizes = [n for n in range(1, total + 1) if total % n == 0][:12]
         raise fail(
             f"{name}:({pre}){size} is not a piece of axis {name}",
             span,
             f"{pre} * {size} = {pre * size} does not divide {total}, the size of {name}",
-            suggestion=f"factors of {total}: {', '.join(map(str, sizes))}" if total > 1 else None,
+            suggestion=_piece(name, pre, size, total),
         )
     return AxisRef(name) if pre == 1 and size == total else AxisRef(name, pre, size)
+
+
+def _piece(name: str, pre: int, size: int, total: int) -> str:
+    """Return the piece of an axis that is most like one that does not divide it."""
+    first = max(n for n in _divisors(total) if n <= max(pre, 1))
+    sizes = [n for n in _divisors(total // first) if n > 1]
+    best = min(sizes, key=lambda n: (abs(n - size), n), default=0)
+    return str(AxisRef(name, first, best)) if best and best < total else name
+
+
+def _divisors(n: int) -> list[int]:
+    """Return the divisors of a number below 2**31, in about its square root of steps."""
+    small = [k for k in range(1, math.isqrt(n) + 1) if n % k == 0]
+    return [*small, *(n // k for k in reversed(small) if k * k != n)]
 
 
 def overlap(a: AxisRef, b: AxisRef) -> bool:
@@ -51,17 +64,19 @@ def overlap(a: AxisRef, b: AxisRef) -> bool:
     return a.pre < b.pre * b.size and b.pre < a.pre * a.size
 
 
-def refuse_overlap(placed: Sequence[Placed]) -> None:
-    """Raise a diagnostic when an axis, or a piece of one, is used twice."""
+def refuse_overlap(placed: Sequence[Placed], mesh: Mesh | None = None) -> None:
+    """Raise a diagnostic when an axis, or a piece of one, is used twice; ``mesh`` offers another axis."""
     for i, (ref, span) in enumerate(placed):
         for earlier, where in placed[:i]:
             if overlap(ref, earlier):
-                same = f"axis {ref} is used twice" if ref == earlier else f"{ref} and {earlier} overlap"
+                used = {used.name for used, _ in placed}
+                free = [name for name in mesh.names if name not in used] if mesh else []
                 raise GShardError(
                     Diagnostic(
-                        same,
+                        f"axis {ref} is used twice" if ref == earlier else f"{ref} and {earlier} overlap",
                         span,
                         ("each axis can split a tensor once",),
+                        " or ".join(free[:4]) or f"leave {ref} out of one of the two",
                         also=((where, "used first here"),) if where != span else (),
                     )
                 )
@@ -71,10 +86,13 @@ def make_sharding(
     dims: Sequence[DimSharding],
     placed: Sequence[Placed],
     forbidden: Sequence[Placed] = (),
+    mesh: Mesh | None = None,
 ) -> Sharding:
     """Return a checked annotation; ``placed`` are the axes of all dims in order, with their spans."""
-    refuse_overlap(placed)
-    refuse_overlap(forbidden)
+    refuse_overlap(placed, mesh)
+    for i, (ref, span) in enumerate(forbidden):
+        if any(overlap(ref, earlier) for earlier, _ in forbidden[:i]):
+            raise fail(f"axis {ref} is forbidden twice", span, suggestion="once is enough")
     for ref, span in forbidden:
         for used, where in placed:
             if overlap(ref, used):
@@ -117,33 +135,32 @@ def axes_of_size(mesh: Mesh, n: int, span: Span, how: str) -> tuple[AxisRef, ...
     )
 
 
-def device_order(mesh: Mesh, tiles: Sequence[int], devices: Sequence[int], span: Span) -> list[tuple[AxisRef, ...]]:
+def device_order(
+    mesh: Mesh, tiles: Sequence[int], devices: Sequence[int], span: Span, places: Sequence[Span] = ()
+) -> list[tuple[AxisRef, ...]]:
     """Read the axes that split each dim off an explicit device order.
 
-    ``devices[i]`` holds piece ``i``, pieces counted row-major over ``tiles`` (pieces per dim). The order must
-    be what some axes or pieces of axes give, exactly; raises a diagnostic with the numbers otherwise.
+    ``devices[i]``, written at ``places[i]`` of ``span``, holds piece ``i``, pieces counted row-major over
+    ``tiles`` (pieces per dim). The order must be what some axes or pieces of axes give, exactly; raises a
+    diagnostic with the numbers otherwise.
     """
     pieces = math.prod(tiles)
     if len(devices) != pieces:
-        raise fail(f"{show(tiles)} makes {pieces} pieces, devices lists {len(devices)}", span)
+        message = f"{show(tiles)} makes {pieces} pieces, devices lists {len(devices)}"
+        raise fail(message, span, suggestion=_in_order(mesh) if pieces == mesh.devices else None)
     if pieces != mesh.devices:
         raise fail(
             f"{pieces} pieces for {mesh.devices} devices: each device holds exactly one",
             span,
             f"the mesh is {mesh}" if mesh.names else "the mesh is one device",
         )
-    seen: set[int] = set()
-    for device in devices:
-        if not 0 <= device < pieces:
-            raise fail(f"there is no device {device}, they are 0 to {pieces - 1}", span)
-        if device in seen:
-            raise fail(f"device {device} is listed twice", span, "each device holds exactly one piece")
-        seen.add(device)
+    _check_devices(devices, places or [span] * pieces)
     if devices[0]:
         raise fail(
             f"the first piece is on device {devices[0]}",
             span,
             "axes always give the first piece to device 0; an order that starts elsewhere has no axes",
+            suggestion=_in_order(mesh),
         )
     found = []
     stride = pieces
@@ -152,6 +169,51 @@ def device_order(mesh: Mesh, tiles: Sequence[int], devices: Sequence[int], span:
         found.append(_dim_axes(mesh, [devices[k * stride] for k in range(n)], d, span))
     _check_order(mesh, tiles, devices, found, span)
     return found
+
+
+def _check_devices(devices: Sequence[int], places: Sequence[Span]) -> None:
+    """Refuse numbers that are not each of the devices once."""
+    absent = min(set(range(len(devices))) - set(devices), default=0)
+    seen: set[int] = set()
+    for device, place in zip(devices, places, strict=True):
+        if not 0 <= device < len(devices):
+            raise fail(f"there is no device {device}, they are 0 to {len(devices) - 1}", place, suggestion=f"{absent}")
+        if device in seen:
+            note = "each device holds exactly one piece"
+            raise fail(f"device {device} is listed twice", place, note, suggestion=f"{absent}")
+        seen.add(device)
+
+
+def mesh_order(mesh: Mesh, tiles: Sequence[int], span: Span) -> list[tuple[AxisRef, ...]]:
+    """Return the axes that split each dim when pieces, counted row-major over ``tiles``, lie on devices 0, 1, 2, ..
+
+    The pieces must be as many as the devices; raises a diagnostic when no axes or pieces of axes do that.
+    """
+    left = [(name, 1, size) for name, size in mesh.shape.items() if size > 1]
+    found = []
+    for d, n in enumerate(tiles):
+        refs: list[AxisRef] = []
+        while n > 1:
+            name, pre, size = left.pop(0)
+            run = math.gcd(n, size)
+            if run == 1:
+                raise fail(
+                    f"{show(tiles)} pieces along dim {d} do not follow mesh axes",
+                    span,
+                    f"the mesh is {mesh}, and {n} of the pieces meet {size} devices of {name}",
+                    suggestion="sizes that are products of the axes, major to minor",
+                )
+            refs.append(AxisRef(name) if run == mesh.size(name) else AxisRef(name, pre, run))
+            if run < size:
+                left.insert(0, (name, pre * run, size // run))
+            n //= run
+        found.append(tuple(refs))
+    return found
+
+
+def _in_order(mesh: Mesh) -> str:
+    """Return a device order that every mesh allows, as a suggestion."""
+    return f"[{', '.join(map(str, range(mesh.devices)))}]" if mesh.devices <= 16 else "leave devices= out"
 
 
 def _dim_axes(mesh: Mesh, line: Sequence[int], dim: int, span: Span) -> tuple[AxisRef, ...]:
@@ -170,6 +232,7 @@ def _dim_axes(mesh: Mesh, line: Sequence[int], dim: int, span: Span) -> tuple[Ax
                 span,
                 f"its pieces are on devices {', '.join(map(str, line[:16]))}{', ..' * (n > 16)}",
                 f"neighbours along the axes are {_strides(mesh)} apart",
+                suggestion=_in_order(mesh),
             )
         whole = run == mesh.size(axis)
         found.append(AxisRef(axis) if whole else AxisRef(axis, _pre(mesh, axis, stride, run), run))
@@ -234,4 +297,5 @@ def _check_order(
                 span,
                 f"its first pieces lie along {names}, which gives piece {index} to device {device}",
                 f"the list gives it piece {piece}",
+                suggestion=_in_order(mesh),
             )

@@ -138,7 +138,7 @@ def whole(item: Item, what: str, span: Span, *, low: int | None = None, high: in
         edit = f"{int(item)}" if isinstance(item, float) and abs(item) < LIMIT and item == int(item) else None
         raise fail(f"{what} must be a compile-time integer, found {describe(item)}", span, suggestion=edit)
     if low is not None and item < low:
-        raise fail(f"{what} must be at least {low}, found {item}", span)
+        raise fail(f"{what} must be at least {low}, found {item}", span, suggestion=f"{low}")
     if high is not None and item > high:
         raise fail(f"{what} must be at most {high:,}, found {item:,}", span)
     return item

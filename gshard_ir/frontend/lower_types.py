@@ -126,7 +126,7 @@ class Resolver:
                 f"a value of the program cannot be partial over {axes}",
                 node.pending[0].span,
                 "a pending reduction is the compiler's choice; an argument, a result or an annotated value is complete",
-                suggestion="leave the + part out",
+                suggestion="remove it",
             )
         dims = node.dims
         if any(d.size is None for d in dims):
@@ -134,7 +134,7 @@ class Resolver:
         sizes, shardings, placed = self._dims(dims)
         forbidden = tuple((resolve_axis(self.mesh, a.name, a.span, a.pre, a.size), a.span) for a in node.forbidden)
         type_ = TensorType(DTYPES[node.dtype], check_shape(sizes, node.span))
-        make_sharding(shardings, placed, forbidden)
+        make_sharding(shardings, placed, forbidden, self.mesh)
         return TensorSpec(type_, shardings, placed, forbidden)
 
     def _spread(self, node: ast.TensorTypeExpr, actual: Item) -> tuple[ast.DimExpr, ...]:

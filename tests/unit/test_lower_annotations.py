@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gshard_ir.errors import GShardError
 from gshard_ir.frontend.lower import lower
-from gshard_ir.frontend.lower_axes import device_order
+from gshard_ir.frontend.lower_axes import device_order, mesh_order
 from gshard_ir.frontend.parser import parse
 from gshard_ir.ir import Module
 from gshard_ir.mesh import AxisRef, Mesh
@@ -154,12 +155,12 @@ REFUSED = [
     ("y = split(x, 0, 3)", ["no axis has size 3", "data=2, expert=4, one=1", "8 devices in all"]),
     ("y = split(x, 0, 0)", ["split into 1 piece or more"]),
     ("y = split(x, 0, 2.0)", ["expected a mesh axis, found the float 2.0"]),
-    ("y = split(x, 0, _)", ["has no axis _"]),
+    ("y = split(x, 0, _)", ["split: name a mesh axis here"]),
     ("y = split(2.0, 0, data)", ["split annotates a tensor, found the float 2.0"]),
     ("y = replicate(x, 0)", ["replicate takes 1 argument, found 2"]),
     ("y = shard(x, [data, _])", ["2 entries for the 3 dims of f32[8,6,4]", "try: [data, _, ?]"]),
     ("y = shard(x, [data, data, _])", ["axis data is used twice"]),
-    ("y = shard(x, [2, 4])", ["pieces for 2 dims, f32[8,6,4] has 3"]),
+    ("y = shard(x, [2, 4])", ["2 numbers of pieces for the 3 dims of f32[8,6,4]"]),
     ("y = shard(x, [2, 2, 1])", ["4 pieces for 8 devices"]),
     ("y = shard(x, [4, 4, 1])", ["16 pieces for 8 devices"]),
     ("y = shard(x, [2, 4, 1], devices=[0, 1])", ["makes 8 pieces, devices lists 2"]),
@@ -192,7 +193,7 @@ REFUSED_TYPES = [
     ("f32[8@data, 6@data]", ["axis data is used twice"]),
     ("f32[8@data]!{data}", ["axis data is used and forbidden at once"]),
     ("f32[8@expert:(2)2]!{expert}", ["used and forbidden at once"]),
-    ("f32[8]+{data}", ["cannot be partial over data", "leave the + part out"]),
+    ("f32[8]+{data}", ["cannot be partial over data", "try: remove it"]),
     ("f32[8]+max{data}", ["cannot be partial over data"]),
     ("f32[8@expert:(4)2]", ["4 * 2 = 8 does not divide 4"]),
 ]
@@ -249,6 +250,23 @@ def test_device_orders_are_read_back(sizes: tuple[int, ...]) -> None:
         for refs, wanted in zip(found, dims, strict=True):
             for device in range(mesh.devices):
                 assert place(mesh, refs, device) == place(mesh, wanted, device)
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), (2, 3), (12,), (2, 2, 2), (4, 6), (3, 1, 4), ()])
+def test_pieces_in_mesh_order_are_the_device_order_that_counts_up(sizes: tuple[int, ...]) -> None:
+    mesh, span = Mesh(tuple("abc"[: len(sizes)]), sizes), Span(SourceFile("t", ""), 1, 1, 1, 1)
+    for rank in range(4):
+        for tiles in itertools.product(range(1, mesh.devices + 1), repeat=rank):
+            if math.prod(tiles) == mesh.devices:
+                counted = attempt(lambda t: device_order(mesh, t, range(mesh.devices), span), tiles)
+                assert attempt(lambda t: mesh_order(mesh, t, span), tiles) == counted
+
+
+def attempt(read: Callable[[tuple[int, ...]], object], tiles: tuple[int, ...]) -> object:
+    try:
+        return read(tiles)
+    except GShardError:
+        return "refused"
 
 
 def test_most_device_orders_are_refused() -> None:
