@@ -64,6 +64,7 @@ class _State:
     producer: dict[Value, Op] = field(default_factory=dict)
     comms: dict[Op, Comm] = field(default_factory=dict)
     origin: dict[Value, Value] = field(default_factory=dict)
+    moved: dict[tuple[Value, Layout], Value] = field(default_factory=dict)
 
 
 def partition(module: Module, plan: Plan) -> Partitioned:
@@ -80,10 +81,21 @@ def partition(module: Module, plan: Plan) -> Partitioned:
         state.producer.update(dict.fromkeys(op.results, op))
         _localize(state, op)
     results = [_fetch(state, v, layout, None) for v, layout in zip(function.results, plan.results, strict=True)]
-    body = Region(tuple(state.builder.params), tuple(state.builder.ops), tuple(results))
+    body = Region(tuple(state.builder.params), _live(state.builder.ops, results), tuple(results))
     local_module = Module(plan.mesh, {module.entry: function.with_body(body)}, module.entry, local=True)
     homes = {v: state.copies[plan.roots[v], plan.home[v]] for v in plan.home}
-    return Partitioned(local_module, plan, state.comms, state.origin, homes)
+    comms = {op: state.comms[op] for op in body.ops if op in state.comms}
+    return Partitioned(local_module, plan, comms, state.origin, homes)
+
+
+def _live(ops: list[Op], results: list[Value]) -> tuple[Op, ...]:
+    """Leave out what nobody reads, such as the model of a ``like``."""
+    read, found = set(results), []
+    for op in reversed(ops):
+        if any(v in read for v in op.results):
+            read.update(op.operands)
+            found.append(op)
+    return tuple(reversed(found))
 
 
 def _keep(state: _State, value: Value, layout: Layout, local: Value) -> None:
@@ -101,6 +113,10 @@ def _fetch(state: _State, value: Value, layout: Layout, consumer: Op | None) -> 
     if step is None:
         raise InternalError(f"no way to make {value.hint or 'a value'} as {layout}")
     source = _fetch(state, value, step.source, consumer)
+    # An annotated value starts from a copy of its operand: what was made of that copy is not made again.
+    if (again := state.moved.get((source, layout))) is not None:
+        _keep(state, value, layout, again)
+        return again
     # A copy made for an annotation is the annotated value: it takes its name and its line.
     named = consumer.result if consumer is not None and consumer.name == "annotate" else value
     type_ = sharded(value.type, layout, state.plan.mesh)
@@ -109,7 +125,7 @@ def _fetch(state: _State, value: Value, layout: Layout, consumer: Op | None) -> 
         made = state.builder.ops[-1]
         comm = Comm(value, state.producer.get(value), consumer, step.source, layout, step.transfer)
         state.comms[made] = comm
-    state.copies[value, layout] = local
+    state.copies[value, layout] = state.moved[source, layout] = local
     state.origin[local] = named
     return local
 
@@ -117,12 +133,15 @@ def _fetch(state: _State, value: Value, layout: Layout, consumer: Op | None) -> 
 def _localize(state: _State, op: Op) -> None:
     plan = state.plan
     rule, strategy = plan.rules[op], plan.strategies[op]
+    if op.name == "barrier":
+        return
     operands = tuple(
         _fetch(state, v, operand_layout(rule, strategy, i, plan.mesh), op)
         for i, v in enumerate(op.operands)
         if not (op.name == "like" and i)
     )
     if op.name in TRANSPARENT:
+        _keep(state, op.result, plan.home[op.result], operands[0])
         return
     made = run_local(state.builder, op, rule, strategy, plan.mesh, operands)
     for value, local in zip(op.results, made.results, strict=True):

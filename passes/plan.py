@@ -68,11 +68,14 @@ TRANSPARENT = ("annotate", "like", "barrier")
 
 
 def roots_of(function: Function) -> dict[Value, Value]:
-    """Map each value to the one whose elements it holds: annotations and barriers are seen through."""
+    """Map each value to the one whose copies it shares: barriers are seen through.
+
+    What reads an annotated value reads it in the layout that was asked for, or makes its own copy from that.
+    """
     roots = {v: v for v in function.params}
     for op in function.body.ops:
         for value in op.results:
-            roots[value] = roots[op.operands[0]] if op.name in TRANSPARENT else value
+            roots[value] = roots[op.operands[0]] if op.name == "barrier" else value
     return roots
 
 
@@ -80,7 +83,7 @@ def roots_of(function: Function) -> dict[Value, Value]:
 class Plan:
     """A strategy per op plus the layouts at the boundary.
 
-    ``home`` maps each value to the layout it is made in, ``roots`` to the value whose elements it holds.
+    ``home`` maps each value to the layout it is made in, ``roots`` to the value whose copies it shares.
     """
 
     function: Function
@@ -95,17 +98,19 @@ class Plan:
 
     def __post_init__(self) -> None:
         home = dict(zip(self.function.params, self.params, strict=True))
+        roots = roots_of(self.function)
         for op in self.function.body.ops:
             for i, value in enumerate(op.results):
-                home[value] = result_layout(self.rules[op], self.strategies[op], i, self.mesh)
+                made = result_layout(self.rules[op], self.strategies[op], i, self.mesh)
+                home[value] = home[roots[value]] if op.name == "barrier" else made
         object.__setattr__(self, "home", home)
-        object.__setattr__(self, "roots", roots_of(self.function))
+        object.__setattr__(self, "roots", roots)
 
     def needs(self) -> dict[Value, set[Layout]]:
-        """For each root, the layouts in which its users, those of its aliases and the boundary want it."""
+        """For each root, the layouts in which its users and the boundary want it."""
         wanted: dict[Value, set[Layout]] = {v: set() for v in self.roots.values()}
         for op in self.function.body.ops:
-            for i, value in enumerate(op.operands):
+            for i, value in enumerate(op.operands if op.name != "barrier" else ()):
                 wanted[self.roots[value]].add(operand_layout(self.rules[op], self.strategies[op], i, self.mesh))
         for value, layout in zip(self.function.results, self.results, strict=True):
             wanted[self.roots[value]].add(layout)

@@ -103,7 +103,7 @@ class _Search:
         self.roots = roots_of(function)
         self.users: dict[Value, list[tuple[Op, int]]] = {}
         for value, uses in users(function.body).items():
-            self.users.setdefault(self.roots[value], []).extend(uses)
+            self.users.setdefault(self.roots[value], []).extend(u for u in uses if u[0].name != "barrier")
         self.boundary: dict[Value, list[Layout]] = {}
         self.producer: dict[Value, tuple[Op, int]] = {v: (op, i) for op in self.ops for i, v in enumerate(op.results)}
         for value in function.results:
@@ -114,7 +114,7 @@ class _Search:
         tied = {op.operands[1] for op in self.ops if op.name == "like"}
         for op in self.ops:
             self.chosen[op] = initial(op, self.propagation)
-            fixed = any(v in tied for v in op.results)
+            fixed = op.name == "barrier" or any(v in tied for v in op.results)
             self.options[op] = [self.chosen[op]] if fixed else candidates(op, self.propagation, self.chosen[op])
         self.work = {op: self.work_of(op, self.chosen[op]) for op in self.ops}
         self.work_limit = WORK_SLACK * sum(self.work.values())

@@ -8,6 +8,7 @@ import numpy as np
 from properties.state import Chooser, Program
 
 from gshard_ir.backends import reference_numpy, spmd_numpy
+from gshard_ir.ir import Module
 from gshard_ir.opdef import opdef
 from gshard_ir.passes.partition import partition
 from gshard_ir.passes.plan import Plan, local_space
@@ -47,7 +48,15 @@ def check(program: Program, *, search: bool = True, launch_bytes: float = 16384)
         assert same(a, b), f"{name}: unsharded\n{a}\nsharded\n{b}"
     honoured(compiled)
     admissible(compiled)
+    nothing_dead(compiled.partitioned.module)
     return compiled
+
+
+def nothing_dead(local: Module) -> None:
+    """What a device computes and sends, somebody reads."""
+    read = {v for op in local.main.body.walk() for v in op.operands} | set(local.main.results)
+    for op in local.main.body.walk():
+        assert any(v in read for v in op.results), f"{op.name} of {op.results[0].hint or 'a value'} is read by nobody"
 
 
 def check_any_plan(program: Program, choose: Chooser) -> None:
