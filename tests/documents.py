@@ -159,7 +159,10 @@ def matches(expected: Sequence[str], found: Sequence[str], command: str = "") ->
 
 
 def renewed(expected: Sequence[str], found: Sequence[str]) -> list[str]:
-    """Return fresh output cut down to what was shown before: each shown line by the one most like it."""
+    """Return fresh output cut down to what was shown before: each shown line by the one most like it.
+
+    All of it where that does not fit any more.
+    """
     if REST not in expected:
         return list(found)
     lines: list[str] = []
@@ -172,7 +175,7 @@ def renewed(expected: Sequence[str], found: Sequence[str]) -> list[str]:
         if near:
             at += found[at:].index(near[0]) + 1
             lines.append(near[0])
-    return lines
+    return lines if matches(lines, found) else list(found)
 
 
 def rewrite(block: Block, outputs: Sequence[tuple[Command, Sequence[str]]]) -> None:
