@@ -42,7 +42,8 @@ def inexact(s: State) -> Value | None:
     x = s.some(lambda v: v.dtype in (F32, F64))
     if x is None or s.exact_only:
         return None
-    y = s.add(s.pick(INEXACT), x)
+    # The sign of a zero may differ between layouts, and rsqrt would show it.
+    y = s.add(s.pick(INEXACT), s.builder("add", x, splat(s, 0.0, x)))
     return None if y is None else squash(s, y)
 
 
@@ -51,7 +52,8 @@ def inexact_binary(s: State) -> Value | None:
     y = None if x is None else partner(s, x)
     if x is None or y is None or s.exact_only:
         return None
-    z = s.add(s.pick(["div", "pow", "rem", "mod", "floor_div"]), x, y)
+    divisor = s.builder("max", s.builder("abs", y), splat(s, 0.5, y))
+    z = s.add(s.pick(["div", "pow", "rem", "mod", "floor_div"]), x, divisor)
     return None if z is None else squash(s, z)
 
 
