@@ -187,6 +187,22 @@ def rewrite(block: Block, outputs: Sequence[tuple[Command, Sequence[str]]]) -> N
     block.document.write_text(text.replace(old, f"```console\n{fresh}\n```"), encoding="utf-8")
 
 
+def run_console(shell: Shell, block: Block, update: bool = False) -> list[str]:
+    """Run a console block and compare, or write what was printed into the document; return the outputs."""
+    outputs: list[tuple[Command, Sequence[str]]] = []
+    printed = []
+    for command in commands(block):
+        printed.append(shell.run(command.text))
+        lines = [line.rstrip() for line in printed[-1].splitlines()]
+        same = matches([line.rstrip() for line in command.output], lines, command.text)
+        hint = "run pytest with --update and read the change"
+        assert same or update, f"{block.place}: {command.text}\nprinted\n{printed[-1]}\n{hint}"
+        outputs.append((command, command.output if same else renewed(command.output, lines)))
+    if update:
+        rewrite(block, outputs)
+    return printed
+
+
 def execute(block: Block, names: dict[str, Any]) -> None:
     """Run a block of Python, or of its prompt with results, which must be as written."""
     if block.language == "python":

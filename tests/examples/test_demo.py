@@ -11,8 +11,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from documents import ROOT, Shell, blocks, run_console
 
-FOLDER = Path(__file__).parents[2] / "examples" / "moe_layer"
+FOLDER = ROOT / "examples" / "moe_layer"
 
 
 def names_module() -> ModuleType:
@@ -50,15 +51,13 @@ def assert_adds_up(text: str, tokens: int) -> None:
     assert 0 < errors[0] < 1e-4 and errors[1] < 1e-5
 
 
-def test_names_in_a_hundred_languages() -> None:
-    found = demo("--batches", "1")
-    assert found.returncode == 0, found.stderr
-    count, languages = numbers(
-        r"([\d,]+) names of territories, languages and currencies in (\d+) languages", found.stdout
-    )
+def test_make_demo_prints_what_the_readme_shows(tmp_path: Path, update: bool) -> None:
+    (block,) = [b for b in blocks(ROOT / "README.md") if b.text.startswith("$ make demo")]
+    (printed,) = run_console(Shell(tmp_path), block, update)
+    count, languages = numbers(r"([\d,]+) names of territories, languages and currencies in (\d+) languages", printed)
     assert count > 50_000 and languages == 100
-    assert_adds_up(found.stdout, 512)
-    exchanges = re.findall(r"line (\d+) +(\w+) +([\d,]+) B", found.stdout)
+    assert_adds_up(printed, 16 * 512)
+    exchanges = re.findall(r"line (\d+) +(\w+) +([\d,]+) B", printed)
     assert exchanges == [("21", "sent", "114,688"), ("23", "out", "114,688")]
 
 
