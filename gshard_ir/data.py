@@ -88,7 +88,10 @@ class _Binder:
         if fields is None:
             shown = ", ".join(tree)
             self.given.update(_leaves(tree))
-            self.error(f"{name} is a struct with fields {shown}, found {describe(value)}", suggestion="a dict of them")
+            self.error(
+                f"{name} is a struct with fields {shown}, found {describe(value)}",
+                suggestion="a dict or a .npz of them",
+            )
             return
         for field in fields:
             if field not in tree:
@@ -156,6 +159,8 @@ def describe(value: object) -> str:
     """Say what a value is: ``f64[3,4]`` for an array, else its Python type."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or shape is None:
+        if value is None:
+            return "None"
         name = type(value).__name__
         return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
     return f"{_dtype_text(dtype)}[{','.join(map(str, shape))}]"
@@ -201,7 +206,7 @@ def as_array(name: str, type_: TensorType, value: object) -> Array:
 
 def _shape_note(found: tuple[int, ...], expected: tuple[int, ...]) -> tuple[str, ...]:
     if len(found) != len(expected):
-        return (f"it has {len(found)} dims, expected {len(expected)}",)
+        return (f"it has {len(found)} {'dim' if len(found) == 1 else 'dims'}, expected {len(expected)}",)
     wrong = [f"dim {d} is {n}, expected {m}" for d, (n, m) in enumerate(zip(found, expected, strict=True)) if n != m]
     return (", ".join(wrong),)
 

@@ -146,7 +146,8 @@ class Program:
             from gshard_ir.backends import jax_auto
 
             return jax_auto.emit(self.compiled.prepared, self.local, title=self.title)
-        raise fail(f"unknown target {target}", None, f"targets are {', '.join(TARGETS)}")
+        note = f"targets are {', '.join(TARGETS)}"
+        raise fail(f"unknown target {target}", None, note, suggestion=data.nearest(target, TARGETS))
 
     @cached_property
     def executable(self) -> Executable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -10,6 +11,7 @@ from typing import NoReturn
 from gshard_ir.cli import check, compile, dump, run, verify  # noqa: A004  (the subcommand's name)
 from gshard_ir.cli.output import Output
 from gshard_ir.cli.usage import UsageError, usage
+from gshard_ir.data import nearest
 from gshard_ir.errors import GShardError
 
 OK, WRONG, USAGE, BUG, INTERRUPTED, PIPE = 0, 1, 2, 3, 130, 141
@@ -32,7 +34,14 @@ examples:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise usage(message, suggestion=f"{self.prog} --help")
+        help_ = f"{self.prog} --help"
+        found = re.fullmatch(r"argument (.+?): invalid choice: '?(.*?)'? \(choose from (.*)\)", message, re.DOTALL)
+        if found is None:
+            raise usage(message, suggestion=help_)
+        what, word = found[1].replace("COMMAND", "command"), found[2]
+        choices = [choice.strip(" '\"") for choice in found[3].split(",")]
+        near = nearest(word, choices)
+        raise usage(f"{what} {word}: there is none", f"there are {', '.join(choices)}", suggestion=near or help_)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -97,7 +97,7 @@ def load(path: str) -> Array | dict[str, Array]:
 def _fault(path: str, error: Exception) -> str:
     """Say what is wrong with an array file in words of our own; numpy's would advise to load pickles."""
     if "pickle" not in str(error):
-        return f"it is no whole .npy or .npz ({(str(error) or type(error).__name__).splitlines()[0]})"
+        return "it is no whole .npy or .npz"
     with Path(path).open("rb") as file:
         known = file.read(6).startswith((b"\x93NUMPY", b"PK"))
     return "it holds Python objects, which are never loaded" if known else "it is neither .npy nor .npz"

@@ -56,7 +56,12 @@ def parse_mesh(text: str) -> dict[str, int]:
     for word in text.split(","):
         matched = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,12})\s*", word)
         if matched is None:
-            raise usage(f"--mesh {text}: cannot read {word!r}", "axes are written name=size, with commas between them")
+            named = re.match(r"\s*([A-Za-z_]\w*)", word)
+            raise usage(
+                f"--mesh {text}: cannot read {word!r}",
+                "axes are written name=size, with commas between them",
+                suggestion=f"{named[1] if named else 'data'}=2",
+            )
         name, size = matched[1], int(matched[2])
         if name in found:
             raise usage(f"--mesh {text}: axis {name} is given twice")
@@ -74,7 +79,9 @@ def parse_defines(words: Sequence[str]) -> dict[str, int]:
     for word in words:
         matched = re.fullmatch(r"([A-Za-z_]\w*)=([+-]?\d{1,18})", word)
         if matched is None:
-            raise usage(f"-D {word}: cannot read it", "a const is written NAME=INTEGER", suggestion="-D E=16")
+            named = re.match(r"[A-Za-z_]\w*", word)
+            edit = f"-D {named[0] if named else 'E'}=16"
+            raise usage(f"-D {word}: cannot read it", "a const is written NAME=INTEGER", suggestion=edit)
         if matched[1] in found:
             raise usage(f"-D {word}: {matched[1]} is given twice")
         found[matched[1]] = int(matched[2])
@@ -88,7 +95,8 @@ def parse_launch_bytes(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise usage(f"--launch-bytes {text}: not a number of bytes, 0 or more")
+        edit = f"--launch-bytes {LAUNCH_BYTES}"
+        raise usage(f"--launch-bytes {text}: not a number of bytes, 0 or more", suggestion=edit)
     return value
 
 

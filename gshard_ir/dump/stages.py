@@ -47,10 +47,12 @@ class Report:
 
 def report(program: Program, stage: str, *, target: str = "jax", everything: bool = False) -> Report:
     """Build the report of one stage; raises ``GShardError`` for an unknown one."""
+    from gshard_ir.data import nearest
     from gshard_ir.program import STAGES
 
     if stage not in STAGES:
-        raise fail(f"unknown stage {stage}", None, f"stages are {', '.join(STAGES)}")
+        note = f"stages are {', '.join(STAGES)}"
+        raise fail(f"unknown stage {stage}", None, note, suggestion=nearest(stage, STAGES))
     if stage == "source":
         return _source(program)
     if stage == "ir":

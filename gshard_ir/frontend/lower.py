@@ -99,8 +99,10 @@ def _consts(lowering: Lowering, unit: Unit, defines: Mapping[str, int | float | 
     declared = [n.id for item in unit.program.items if isinstance(item, ast.ConstDecl) for n in item.names]
     for name in defines:
         if name not in declared:
-            edit = nearest(name, declared)
-            lowering.report(fail(f"the program has no const {name} to define", suggestion=edit and f"-D {edit}=.."))
+            edit, note = nearest(name, declared), f"it has {', '.join(declared[:20]) or 'none'}"
+            lowering.report(
+                fail(f"the program has no const {name} to define", None, note, suggestion=edit and f"-D {edit}=..")
+            )
     for item in unit.program.items:
         if not isinstance(item, ast.ConstDecl):
             continue
@@ -191,7 +193,8 @@ def _defs(lowering: Lowering, program: ast.Program, unit: Unit, entry: str | Non
         chosen = _entry(program, unit, entry)
         instance = _as_entry(lowering, chosen)
         if instance.function is not None and not instance.function.results:
-            raise fail(f"{chosen.node.name} returns no tensor", chosen.node.name_span)
+            edit = "return a tensor that it computes"
+            raise fail(f"{chosen.node.name} returns no tensor", chosen.node.name_span, suggestion=edit)
     for ref in unit.defs.values() if lowering.budget.left >= 0 else ():
         if _complete(ref.node) and not lowering.lowered(ref):
             with _reported(lowering):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from gshard_ir.errors import fail
-from gshard_ir.frontend.lower_values import nearest
+from gshard_ir.frontend.lower_values import nearest, text_of
 from gshard_ir.source import Span
 
 T = TypeVar("T")
@@ -33,18 +33,16 @@ def bind_arguments(
             f"{what} takes {most} argument{'s' * (most != 1)}{without}, found {len(positional)}",
             positional[most][1],
             usage,
-            suggestion=f"{names[most]}=.." if most < len(names) else None,
+            suggestion=f"{names[most]}={text_of(positional[most][1])}" if most < len(names) else "remove it",
         )
     found = dict(zip(names, positional, strict=False))
     for name, (value, where) in keywords.items():
         if name not in names:
-            raise fail(
-                f"{what} has no argument {name}",
-                where,
-                usage,
-                suggestion=nearest(name, list(names)),
-            )
+            near = nearest(name, list(names))
+            edit = near and f"{near}={text_of(where).partition('=')[2].strip()}"
+            raise fail(f"{what} has no argument {name}", where, usage, suggestion=edit)
         if name in found:
-            raise fail(f"{what}: {name} is given twice", where, f"argument {list(names).index(name) + 1} is {name} too")
+            note = f"argument {list(names).index(name) + 1} is {name} too"
+            raise fail(f"{what}: {name} is given twice", where, note, suggestion="remove it")
         found[name] = (value, where)
     return found

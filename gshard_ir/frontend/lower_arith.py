@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gshard_ir.errors import Diagnostic, GShardError, fail
 from gshard_ir.frontend import lower_consts as consts
 from gshard_ir.frontend.lower_emit import Emitter, broadcast_shape
-from gshard_ir.frontend.lower_values import Item, describe, is_static, text_of
+from gshard_ir.frontend.lower_values import Item, describe, is_static, leaves, text_of
 from gshard_ir.ir import Value
 from gshard_ir.source import Span
 from gshard_ir.types import BOOL, F32, I32, KEY, DType
@@ -60,13 +60,15 @@ def _common_dtype(what: str, typed: Sequence[Term], terms: Sequence[Term]) -> DT
             raise fail(f"{what} does not apply to a random key", term.span, suggestion="uniform(key, shape) to draw")
         if dtype != found[0]:
             first = typed[0]
+            narrow, to = (first, dtype) if _width(found[0]) < _width(dtype) else (term, found[0])
+            wide = term if narrow is first else first
             raise GShardError(
                 Diagnostic(
                     f"{what} of {describe(first.item)} and {describe(term.item)}: element types differ",
-                    term.span,
+                    narrow.span,
                     ("there is no implicit promotion between tensor types",),
-                    _cast_edit(first, found[0], term, dtype),
-                    ((first.span, f"this is {describe(first.item)}"),),
+                    f"cast({text_of(narrow.span)}, {to})",
+                    ((wide.span, f"this is {describe(wide.item)}"),),
                 )
             )
     if found:
@@ -75,14 +77,9 @@ def _common_dtype(what: str, typed: Sequence[Term], terms: Sequence[Term]) -> DT
     return BOOL if kinds == {bool} else F32 if float in kinds else I32
 
 
-def _cast_edit(a: Term, a_type: DType, b: Term, b_type: DType) -> str:
-    """Suggest casting the narrower of two operands: bool to integer to float, small to large."""
-
-    def width(dtype: DType) -> tuple[int, int]:
-        return ("buif".index(dtype.kind), dtype.itemsize)
-
-    narrow, to = (a, b_type) if width(a_type) < width(b_type) else (b, a_type)
-    return f"cast({text_of(narrow.span)}, {to})"
+def _width(dtype: DType) -> tuple[int, int]:
+    """Order element types: bool, integers, floats, each from small to large. The narrower operand is cast."""
+    return ("buif".index(dtype.kind), dtype.itemsize)
 
 
 def _shapes_differ(what: str, tensors: Sequence[Term], span: Span) -> GShardError:
@@ -129,28 +126,34 @@ def binary(emit: Emitter, op: str, a: Term, b: Term, span: Span) -> Item:
     if op in ("==", "!=") and is_static(other) and not isinstance(other, int | float):
         return op == "!="
     if op == "**" and isinstance(a.item, Value) and isinstance(b.item, int) and not isinstance(b.item, bool):
-        return integer_power(emit, a.item, b.item, span)
+        return integer_power(emit, a.item, b.item, span, text_of(a.span))
     x, y = align(emit, f"{op}", (a, b), span)
     if op == "/" and not x.dtype.is_float:
         raise fail(
             f"/ divides floats, found {x.dtype}",
             span,
-            suggestion=f"{text_of(a.span)} // {text_of(b.span)}, or cast both to f32",
+            "cast both to f32 for a quotient that is no integer",
+            suggestion=f"{text_of(a.span)} // {text_of(b.span)}",
         )
     if op in ("&", "|", "^") and x.dtype.is_float:
-        raise fail(f"{op} takes bool or integer operands, found {x.dtype}", span)
+        edit = f"({text_of(a.span)} != 0) {op} ({text_of(b.span)} != 0)"
+        raise fail(f"{op} takes bool or integer operands, found {x.dtype}", span, suggestion=edit)
     if x.dtype == BOOL and op in ("+", "-", "*", "//", "%", "**"):
         edit = f"{text_of(a.span)} & {text_of(b.span)}" if op == "*" else f"cast({text_of(a.span)}, i32)"
         raise fail(f"{op} takes numbers, found bool", span, suggestion=edit)
     return emit.op(BINARY_OPS[op], x, y, span=span, where=(a.span, b.span))
 
 
-def integer_power(emit: Emitter, x: Value, n: int, span: Span) -> Value:
-    """Raise to a compile-time integer power by repeated squaring, as `jax.lax.integer_power` does."""
+def integer_power(emit: Emitter, x: Value, n: int, span: Span, text: str) -> Value:
+    """Raise to a compile-time integer power by repeated squaring, as `jax.lax.integer_power` does.
+
+    ``text`` is how the source writes ``x``.
+    """
     if x.dtype == BOOL or x.dtype == KEY:
         raise fail(f"** takes numbers, found {x.dtype}", span)
     if n < 0 and not x.dtype.is_float:
-        raise fail(f"an integer tensor to the negative power {n}", span, suggestion="cast it to f32 first")
+        edit = f"cast({text}, f32) ** {n}"
+        raise fail(f"an integer tensor to the negative power {n}", span, suggestion=edit)
     if n == 0:
         return emit.constant(1, x.dtype, x.shape, span)
     left, factor, result = abs(n), x, None
@@ -174,7 +177,8 @@ def unary(emit: Emitter, op: str, a: Term, span: Span) -> Item:
     if op == "~":
         return emit.op("not", x, span=span, where=(a.span,))
     if not x.dtype.is_numeric:
-        raise fail(f"{op} takes a number, found {describe(x)}", span)
+        edit = f"~{text_of(a.span)}" if x.dtype == BOOL and op == "-" else None
+        raise fail(f"{op} takes a number, found {describe(x)}", span, suggestion=edit)
     return x if op == "+" else emit.op("neg", x, span=span, where=(a.span,))
 
 
@@ -199,7 +203,8 @@ def function(emit: Emitter, op: str, name: str, a: Term, span: Span) -> Item:
             except ZeroDivisionError:
                 raise fail(f"{name}({a.item}) divides by zero", span) from None
     if not isinstance(a.item, Value):
-        raise fail(f"{name} takes a tensor, found {describe(a.item)}", a.span)
+        field = next((path for path, _ in leaves(a.item, text_of(a.span))), None)
+        raise fail(f"{name} takes a tensor, found {describe(a.item)}", a.span, suggestion=field)
     x = a.item
     if x.dtype.is_integer and op in ("floor", "ceil", "round"):
         return x

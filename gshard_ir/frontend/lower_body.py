@@ -129,10 +129,19 @@ class Body:
             raise fail(
                 f"{len(target.items)} names for one value: {describe(item)}",
                 source.span,
-                suggestion="index it: x[0], x[1]" if isinstance(item, Value) else None,
+                suggestion=", ".join(f"{text_of(source.span)}[{i}]" for i in range(len(target.items)))
+                if isinstance(item, Value)
+                else None,
             )
         if len(item) != len(target.items):
-            raise fail(f"{len(target.items)} names for {len(item)} values", target.span, f"found {describe(item)}")
+            more = len(item) - len(target.items)
+            names = ", ".join([*(text_of(n.span) for n in target.items), *["_"] * min(more, 8)])
+            raise fail(
+                f"{len(target.items)} names for {len(item)} values",
+                target.span,
+                f"found {describe(item)}",
+                suggestion=names if more > 0 else None,
+            )
         for name, part in zip(target.items, item, strict=True):
             self.bind(name, part, source)
 
@@ -146,7 +155,9 @@ class Body:
             edit = f"for i in unroll({item.stack[0]}), and {text_of(node.iter.span)}[i]"
             raise fail("loops over a stack are not supported yet", node.iter.span, suggestion=edit)
         if not isinstance(item, Unrolled):
-            raise fail(f"for runs over unroll(n), found {describe(item)}", node.iter.span, suggestion="unroll(n)")
+            rows = item.shape[0] if isinstance(item, Value) and item.shape else "n"
+            edit = f"unroll({item if isinstance(item, int) else rows})"
+            raise fail(f"for runs over unroll(n), found {describe(item)}", node.iter.span, suggestion=edit)
         for step in item.items:
             self.bind(node.target, step, node.iter)
             before = self.failed

@@ -93,7 +93,8 @@ class Site:
     def boolean(self, arg: str) -> bool:
         item = self.args[arg]
         if not isinstance(item, bool):
-            raise self.fail(f"{arg} must be True or False, found {describe(item)}", arg)
+            edit = str(bool(item)) if isinstance(item, int | float) else None
+            raise self.fail(f"{arg} must be True or False, found {describe(item)}", arg, suggestion=edit)
         return item
 
     def dtype(self, arg: str = "dtype") -> DType:
@@ -121,7 +122,7 @@ class Site:
                 f"there is no dim {axis}{of and ' in ' + of}",
                 arg,
                 f"dims are 0 to {rank - 1}" if rank else "a scalar has no dims",
-                suggestion=f"{arg}={rank - 1}" if rank else None,
+                suggestion=f"{rank - 1}" if rank and not isinstance(self.args[arg], tuple) else None,
             )
         return axis % rank
 
@@ -131,7 +132,7 @@ class Site:
             return tuple(range(x.type.rank))
         found = [self.dim(a, x.type.rank, arg, str(x.type)) for a in self.integers(arg)]
         if len(set(found)) < len(found):
-            raise self.fail(f"{arg} names a dim twice", arg)
+            raise self.fail(f"{arg} names a dim twice", arg, suggestion=f"[{', '.join(map(str, sorted(set(found))))}]")
         return tuple(sorted(found))
 
 

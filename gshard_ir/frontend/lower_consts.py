@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from gshard_ir.errors import GShardError, fail
-from gshard_ir.frontend.lower_values import Item, describe, is_number, is_static
+from gshard_ir.frontend.lower_values import Item, describe, is_number, is_static, text_of
 from gshard_ir.source import Span
 
 LIMIT = 2**63 - 1
@@ -31,7 +31,7 @@ def _power(a: float, b: float, span: Span) -> int | float:
         return a**b if abs(a) > 1 else (a if b % 2 or (a == 0 and b) else 1)
     value = a**b
     if isinstance(value, complex):
-        raise fail("a negative number to a fractional power has no real value", span, f"{a} ** {b}")
+        raise fail("a negative number to a fractional power has no real value", span, f"({a}) ** {b}")
     return float(value)
 
 
@@ -119,7 +119,8 @@ def truth(item: Item, span: Span) -> bool:
             f"this one is {describe(item)}, which is computed at run time",
             suggestion="where(condition, a, b) to choose between values",
         )
-    raise fail(f"a condition must be True or False, found {describe(item)}", span, suggestion="compare it: x != 0")
+    edit = f"{text_of(span)} != {'None' if item is None else 0}" if is_number(item) or item is None else None
+    raise fail(f"a condition must be True or False, found {describe(item)}", span, suggestion=edit)
 
 
 def number_function(name: str, function: Callable[[float], float], a: float, span: Span) -> int | float:

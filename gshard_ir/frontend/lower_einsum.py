@@ -52,7 +52,8 @@ def _parse(s: Site, text: str, terms: Sequence[Term]) -> tuple[list[Operand], st
         raise s.fail("the subscripts do not say the result", "subscripts", suggestion=f'"{text}->{_implicit(text)}"')
     words = left.split(",")
     if len(words) != len(terms):
-        raise s.fail(f"the subscripts name {len(words)} operands, found {len(terms)}", "subscripts")
+        named = f"{len(words)} {'operand' if len(words) == 1 else 'operands'}"
+        raise s.fail(f"the subscripts name {named}, found {len(terms)}", "subscripts")
     operands, at = [], 0
     for word, term in zip(words, terms, strict=True):
         if not isinstance(term.item, Value):
@@ -99,9 +100,8 @@ def _spell_ellipsis(s: Site, operands: list[Operand], result: str) -> tuple[list
             raise s.fail("the result has ... but no operand has", "subscripts")
         return operands, result
     if "..." not in result:
-        raise s.fail(
-            "the result leaves ... out", "subscripts", suggestion="put ... into the result, or sum it away later"
-        )
+        text = ",".join(o.letters for o in operands)
+        raise s.fail("the result leaves ... out", "subscripts", suggestion=f'"{text}->...{result}"')
     ranks = [o.value.type.rank - len(o.letters.replace("...", "", 1)) for o in operands]
     for o, rank in zip(operands, ranks, strict=True):
         if "..." in o.letters and rank < 0:
@@ -133,38 +133,50 @@ def _spell_ellipsis(s: Site, operands: list[Operand], result: str) -> tuple[list
 
 
 def _rank_error(o: Operand) -> GShardError:
-    letters = o.letters.replace("...", "")
+    letters, rank = o.letters.replace("...", ""), o.value.type.rank
+    dims = f"{len(letters)} {'dim' if len(letters) == 1 else 'dims'}"
     return GShardError(
         Diagnostic(
-            f'einsum: "{o.letters}" names {len(letters)} dims, {text_of(o.span)} has {o.value.type.rank}',
+            f'einsum: "{o.letters}" names {dims}, {text_of(o.span)} has {rank}',
             o.letters_span,
             (f"{text_of(o.span)} is {o.value.type}",),
+            (letters + _spare(letters, rank - len(letters)))[:rank],
             also=((o.span, ""),),
         )
     )
+
+
+def _spare(used: str, count: int) -> str:
+    """Return letters of the alphabet that are not used."""
+    return "".join([c for c in string.ascii_lowercase + string.ascii_uppercase if c not in used][: max(count, 0)])
 
 
 def _check_letters(s: Site, operands: Sequence[Operand], result: str) -> None:
     known = "".join(o.letters for o in operands)
     for o in operands:
         if o.letters and not (o.letters.isascii() and o.letters.isalpha()):
-            raise fail(
-                f'einsum names dims by single letters, found "{o.letters}"', o.letters_span, suggestion='"ab,bc->ac"'
-            )
+            edit = "".join(dict.fromkeys(c for c in o.letters if c.isascii() and c.isalpha()))
+            edit = (edit + _spare(known + result, o.value.type.rank - len(edit)))[: o.value.type.rank]
+            raise fail(f'einsum names dims by single letters, found "{o.letters}"', o.letters_span, suggestion=edit)
         twice = next((c for c in o.letters if o.letters.count(c) > 1), None)
         if twice:
+            edit = "".join(dict.fromkeys(o.letters))
             raise fail(
                 f'einsum: letter {twice} stands twice in "{o.letters}"',
                 o.letters_span,
                 "a diagonal is not taken by repeating a letter",
+                suggestion=edit + _spare(known + result, o.value.type.rank - len(edit)),
             )
         if len(o.letters) != o.value.type.rank:
             raise _rank_error(o)
+    given = ",".join(o.letters for o in operands)
     for i, c in enumerate(result):
         if c in result[:i]:
-            raise s.fail(f'letter {c} stands twice in the result "{result}"', "subscripts")
+            edit = f'"{given}->{"".join(dict.fromkeys(result))}"'
+            raise s.fail(f'letter {c} stands twice in the result "{result}"', "subscripts", suggestion=edit)
         if c not in known:
-            raise s.fail(f"letter {c} of the result is in no operand", "subscripts")
+            edit = f'"{given}->{"".join(k for k in result if k in known)}"'
+            raise s.fail(f"letter {c} of the result is in no operand", "subscripts", suggestion=edit)
 
 
 def _check_sizes(s: Site, operands: Sequence[Operand]) -> None:

@@ -41,7 +41,9 @@ def _extreme(s: Site) -> Item:
     numbers = [i for i in (a, b) if isinstance(i, int | float) and not isinstance(i, bool)]
     if len(numbers) == 2:
         x, y = numbers
-        return max(x, y) if s.name == "maximum" else min(x, y) if s.name == "minimum" else math.fmod(x, y or math.nan)
+        if s.name == "fmod":
+            return math.fmod(x, y) if y and math.isfinite(x) else math.nan
+        return max(x, y) if s.name == "maximum" else min(x, y)
     left, right = align(s.emit, s.name, (s.term("x1"), s.term("x2")), s.span)
     name = {"maximum": "max", "minimum": "min", "fmod": "rem"}[s.name]
     return s.op(name, left, right, at=("x1", "x2"))
@@ -150,7 +152,7 @@ def _convert(s: Site) -> Item:
         raise s.fail(f"x must be a tuple or a tensor, found {describe(item)}", "x")
     if isinstance(item, Value):
         edit = f"cast({text_of(s.where('x'))}, {'i32' if s.name == 'int' else 'f32'})"
-        raise s.fail("x must be known at compile time", "x", suggestion=edit)
+        raise s.fail("x must be known at compile time", None, suggestion=edit)
     if not isinstance(item, int | float):
         raise s.fail(f"x must be a number, found {describe(item)}", "x")
     if s.name == "float":

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 MAX_UNROLL = 10_000
 MAX_PARTS = 100_000
+_FACTS = {"length": "shape[0]", "rank": "ndim", "dims": "shape", "type": "dtype", "dtypes": "dtype"}
+"""What other libraries call the facts of a tensor."""
 
 
 class Evaluator:
@@ -93,6 +95,10 @@ class Evaluator:
         if name in lower_builtins.NOT_YET:
             instead = lower_builtins.NOT_YET[name]
             raise fail(f"{name} is not supported yet", node.span, suggestion=instead)
+        if (const := self.unit.const(name)) is not None:
+            note = f"its value is computed on line {const.span.line}"
+            edit = "a value of its own" if const.span.line == node.span.line else f"move const {name} above this line"
+            raise fail(f"{name} is used before its value is known", node.span, note, suggestion=edit)
         raise fail(f"unknown name {name}", node.span, suggestion=nearest(name, self._known()))
 
     def _known(self) -> list[str]:
@@ -139,18 +145,19 @@ class Evaluator:
         return binary(self.emit, node.op, self.term(node.left), self.term(node.right), node.span)
 
     def _logical(self, node: ast.Logical) -> Item:
-        left = self._truth(node.left, node.op)
-        return left if left == (node.op == "or") else self._truth(node.right, node.op)
+        left = self._truth(node.left, node)
+        return left if left == (node.op == "or") else self._truth(node.right, node)
 
-    def _truth(self, node: ast.Expr, op: str) -> bool:
-        item = self.eval(node)
+    def _truth(self, part: ast.Expr, node: ast.Logical) -> bool:
+        item = self.eval(part)
         if isinstance(item, Value):
+            sign = "&" if node.op == "and" else "|"
             raise fail(
-                f"{op} applies to compile-time values; this is {describe(item)}",
+                f"{node.op} applies to compile-time values; {text_of(part.span)} is {describe(item)}",
                 node.span,
-                suggestion=f"({text_of(node.span)}) {'&' if op == 'and' else '|'} ..",
+                suggestion=f"({text_of(node.left.span)}) {sign} ({text_of(node.right.span)})",
             )
-        return consts.truth(item, node.span)
+        return consts.truth(item, part.span)
 
     def _conditional(self, node: ast.Conditional) -> Item:
         return self.eval(node.then if consts.truth(self.eval(node.cond), node.cond.span) else node.orelse)
@@ -174,11 +181,14 @@ class Evaluator:
             }  # fmt: skip
             if node.name in facts:
                 return facts[node.name]
-            edit = f"{node.name}({text_of(node.value.span)})" if node.name in lower_builtins.table() else None
-            raise fail(
-                f"a tensor has no {node.name}", node.name_span, "it has shape, ndim, size and dtype", suggestion=edit
-            )
-        raise fail(f"{describe(item)} has no parts with names", node.name_span)
+            message, note = f"a tensor has no {node.name}", "it has shape, ndim, size and dtype"
+            called = "transpose" if node.name == "T" else node.name
+            if called in lower_builtins.table():
+                raise fail(message, node.span, note, suggestion=f"{called}({text_of(node.value.span)})")
+            edit = _FACTS.get(node.name) or nearest(node.name, list(facts))
+            raise fail(message, node.name_span, note, suggestion=edit)
+        edit = "an index in [ ]" if isinstance(item, tuple) else None
+        raise fail(f"{describe(item)} has no parts with names", node.name_span, suggestion=edit)
 
     def _subscript(self, node: ast.Subscript) -> Item:
         item, text = self.eval(node.value), text_of(node.value.span)
@@ -192,7 +202,8 @@ class Evaluator:
         if not isinstance(item, Value):
             raise fail(f"{describe(item)} cannot be indexed", node.span)
         if item.dtype == KEY:
-            raise fail("a random key cannot be indexed", node.span, suggestion=f"fold_in({text}, i)")
+            edit = f"fold_in({text}, {text_of(node.items[0].span) if node.items else 0})"
+            raise fail("a random key cannot be indexed", node.span, suggestion=edit)
         return subscript(self.emit, item, text, entries, node.span)
 
     def _unstacked(self, node: ast.Subscript, item: StructValue, entries: Sequence[Entry], text: str) -> Item:
@@ -240,7 +251,9 @@ class Evaluator:
             return self.lowering.call(self, func, positional, keywords, node)
         if isinstance(func, StructType):
             return self._construct(func, positional, keywords, node.span)
-        raise fail(f"{describe(func)} cannot be called", node.func.span)
+        inside = ", ".join(text_of(a.span) for a in node.args)
+        edit = f"{text_of(node.func.span)}[{inside}]" if inside and isinstance(func, Value | tuple) else None
+        raise fail(f"{describe(func)} cannot be called", node.span, suggestion=edit)
 
     def _method(self, node: ast.Call, func: ast.Attribute) -> None:
         """Explain that tensors have no methods, for one that is also an operation."""

@@ -11,6 +11,7 @@ from gshard_ir.frontend.lower_emit import Emitter
 from gshard_ir.frontend.lower_values import Item, describe, text_of
 from gshard_ir.ir import Value
 from gshard_ir.source import Span
+from gshard_ir.types import BOOL
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,15 @@ def subscript(emit: Emitter, x: Value, text: str, entries: Sequence[Entry], span
     """Index a tensor; ``text`` is its source. Raises a diagnostic for an index out of range or of a wrong kind."""
     used = sum(e.item is not None and not isinstance(e.item, Rest) for e in entries)
     if used > x.type.rank:
-        raise fail(f"{used} indices for the {x.type.rank} dims of {text}, which is {x.type}", span)
+        edit = ", ".join(text_of(e.span) for e in entries[: x.type.rank])
+        raise fail(
+            f"{used} indices for the {x.type.rank} dims of {text}, which is {x.type}",
+            span,
+            suggestion=f"{text}[{edit}]" if edit else text,
+        )
     rests = [e for e in entries if isinstance(e.item, Rest)]
     if len(rests) > 1:
-        raise fail("... stands once in a subscript", rests[1].span)
+        raise fail("... stands once in a subscript", rests[1].span, suggestion=":")
     plan, left = _Plan(), x.type.rank - used
     for entry in entries:
         if isinstance(entry.item, Rest):
@@ -73,39 +79,39 @@ def subscript(emit: Emitter, x: Value, text: str, entries: Sequence[Entry], span
         elif entry.item is None:
             plan.result.append(None)
         else:
-            _one(plan, x, text, entry)
+            _one(plan, x, text, entry, span if len(entries) == 1 else entry.span)
     for _ in range(left):
         plan.whole(x.shape[len(plan.starts)])
     return _emit(emit, x, plan, span)
 
 
-def _one(plan: _Plan, x: Value, text: str, entry: Entry) -> None:
+def _one(plan: _Plan, x: Value, text: str, entry: Entry, at: Span) -> None:
+    """Add one entry; ``at`` is where to point for what a subscript cannot do."""
     dim = len(plan.starts)
     n, item = x.shape[dim], entry.item
     if isinstance(item, Cut):
         _slice(plan, dim, n, item, entry.span)
         return
     if isinstance(item, Value):
-        raise fail(
-            f"an index must be known at compile time, found {describe(item)}",
-            entry.span,
-            suggestion=f"take({text}, {text_of(entry.span)}, axis={dim})",
-        )
+        given = text_of(entry.span)
+        edit = f"where({given}, {text}, 0)" if item.dtype == BOOL else f"take({text}, {given}, axis={dim})"
+        raise fail(f"an index must be known at compile time, found {describe(item)}", at, suggestion=edit)
     assert not isinstance(item, Rest)
-    at = whole(item, "an index", entry.span)
-    if not -n <= at < n:
+    index = whole(item, "an index", entry.span)
+    if not -n <= index < n:
         raise fail(
-            f"index {at} is out of range for dim {dim} of {text}, which is {x.type}",
+            f"index {index} is out of range for dim {dim} of {text}, which is {x.type}",
             entry.span,
             f"indices are {-n} to {n - 1}" if n else "the dim is empty",
+            suggestion=f"{n - 1 if index > 0 else -n}" if n else None,
         )
-    plan.add(None, at % n, at % n + 1, 1)
+    plan.add(None, index % n, index % n + 1, 1)
 
 
 def _slice(plan: _Plan, dim: int, n: int, cut: Cut, span: Span) -> None:
     parts = [p if p is None else whole(p, "a slice bound", span) for p in (cut.start, cut.stop, cut.step)]
     if parts[2] == 0:
-        raise fail("a slice step must not be 0", span)
+        raise fail("a slice step must not be 0", span, suggestion="a step of 1, or -1 to count down")
     start, stop, step = slice(*parts).indices(n)
     rows = len(range(start, stop, step))
     if rows == 0:
@@ -140,12 +146,13 @@ def index_tuple(items: tuple[Item, ...], entry: Entry, text: str) -> Item:
         parts = [entry.item.start, entry.item.stop, entry.item.step]
         bounds = [p if p is None else whole(p, "a slice bound", entry.span) for p in parts]
         if bounds[2] == 0:
-            raise fail("a slice step must not be 0", entry.span)
+            raise fail("a slice step must not be 0", entry.span, suggestion="a step of 1, or -1 to count down")
         return items[slice(*bounds)]
     item = entry.item
     if isinstance(item, Rest):
         raise fail(f"{text} is a tuple: it takes one integer or slice", entry.span)
     at = whole(item, "an index", entry.span)
     if not -len(items) <= at < len(items):
-        raise fail(f"index {at} is out of range: {text} has {len(items)} parts", entry.span)
+        edit = f"{len(items) - 1}" if items else None
+        raise fail(f"index {at} is out of range: {text} has {len(items)} parts", entry.span, suggestion=edit)
     return items[at]

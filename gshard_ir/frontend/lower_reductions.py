@@ -34,7 +34,7 @@ def _reduction(s: Site) -> Item:
         return _of_numbers(s)
     if isinstance(s.args["axis"], Value) and s.name in ("max", "min"):
         edit = f"{s.name}imum({text_of(s.where(s.first))}, {text_of(s.where('axis'))})"
-        raise s.fail(f"axis must be an integer, found {describe(s.args['axis'])}", "axis", suggestion=edit)
+        raise s.fail(f"axis must be an integer, found {describe(s.args['axis'])}", None, suggestion=edit)
     x = s.tensor()
     if s.name in ("any", "all"):
         if x.dtype != BOOL:
@@ -45,7 +45,8 @@ def _reduction(s: Site) -> Item:
         x = s.numeric()
     axes = s.axes(x)
     if s.name in ("max", "min", "amax", "amin") and math.prod(x.shape[a] for a in axes) == 0:
-        raise s.fail(f"there is no largest or smallest of nothing: {s.first} is {x.type}", s.first)
+        edit = "a tensor with a row at least"
+        raise s.fail(f"there is no largest or smallest of nothing: {s.first} is {x.type}", s.first, suggestion=edit)
     return _reduce(s, _REDUCE[s.name], x, axes, s.boolean("keepdims"))
 
 
@@ -62,7 +63,7 @@ def _of_numbers(s: Site) -> Item:
 def _float_x(s: Site) -> Value:
     x = s.tensor()
     if not x.dtype.is_float:
-        edit = f"{s.name}(cast({text_of(s.where(s.first))}, f32))"
+        edit = f"cast({text_of(s.where(s.first))}, f32)"
         raise s.fail(f"{s.first} must be float, found {x.type}", s.first, suggestion=edit)
     return x
 

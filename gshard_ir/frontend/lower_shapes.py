@@ -49,7 +49,9 @@ def _transpose(s: Site) -> Item:
         return _permute(s, x, range(x.type.rank)[::-1])
     axes = [s.dim(a, x.type.rank, "axes", str(x.type)) for a in s.integers("axes")]
     if sorted(axes) != list(range(x.type.rank)):
-        raise s.fail(f"axes must name each of the {x.type.rank} dims of {x.type} once, found {show(axes)}", "axes")
+        edit = f"[{', '.join(map(str, range(x.type.rank)[::-1]))}]"
+        message = f"axes must name each of the {x.type.rank} dims of {x.type} once, found {show(axes)}"
+        raise s.fail(message, "axes", suggestion=edit)
     return _permute(s, x, axes)
 
 
@@ -86,7 +88,9 @@ def _squeeze(s: Site) -> Item:
     gone = tuple(d for d, n in enumerate(x.shape) if n == 1) if s.args["axis"] is None else s.axes(x)
     for d in gone:
         if x.shape[d] != 1:
-            raise s.fail(f"dim {d} of {x.type} has size {x.shape[d]}, not 1", "axis")
+            ones = [str(i) for i, n in enumerate(x.shape) if n == 1]
+            edit = " or ".join(ones) or "a dim of size 1; index a dim to drop it otherwise"
+            raise s.fail(f"dim {d} of {x.type} has size {x.shape[d]}, not 1", "axis", suggestion=edit)
     return s.emit.reshape(x, [n for d, n in enumerate(x.shape) if d not in gone], s.span)
 
 
@@ -104,7 +108,8 @@ def _broadcast_to(s: Site) -> Item:
 def _parts(s: Site, arg: str) -> list[Term]:
     item = s.args[arg]
     if not isinstance(item, tuple) or not item:
-        raise s.fail(f"{arg} must be a list of tensors, found {describe(item)}", arg, suggestion=f"{s.name}([a, b])")
+        edit = f"[{text_of(s.where(arg))}]" if isinstance(item, Value) else "[a, b]"
+        raise s.fail(f"{arg} must be a list of tensors, found {describe(item)}", arg, suggestion=edit)
     for part in item:
         if not isinstance(part, Value):
             raise s.fail(f"{arg} must be a list of tensors, it holds {describe(part)}", arg)
@@ -118,7 +123,8 @@ def _concat(s: Site) -> Item:
     axis = s.axis(rank, of=str(parts[0].type))
     for part in parts[1:]:
         if part.dtype != parts[0].dtype:
-            raise s.fail(f"element types differ: {parts[0].type} and {part.type}", "arrays", suggestion="cast one")
+            edit = f"cast(.., {parts[0].dtype}) around the second"
+            raise s.fail(f"element types differ: {parts[0].type} and {part.type}", "arrays", suggestion=edit)
     return parts[0] if len(parts) == 1 else s.op("concat", *parts, at=("arrays",) * len(parts), axis=axis)
 
 
@@ -169,7 +175,10 @@ def _pad_counts(s: Site, x: Value) -> list[tuple[int, int]]:
             )
         counts.append((found[0], found[1]))
     if len(counts) != x.type.rank:
-        raise s.fail(f"pad_width has {len(counts)} pairs for the {x.type.rank} dims of {x.type}", "pad_width")
+        pairs = [*(str(pair) for pair in counts), *["(0, 0)"] * x.type.rank][: x.type.rank]
+        given = f"{len(counts)} {'pair' if len(counts) == 1 else 'pairs'}"
+        message = f"pad_width has {given} for the {x.type.rank} dims of {x.type}"
+        raise s.fail(message, "pad_width", suggestion=f"[{', '.join(pairs)}]")
     return counts
 
 

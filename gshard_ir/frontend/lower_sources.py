@@ -6,7 +6,7 @@ import math
 
 from gshard_ir.frontend.lower_builtins import Site, builtin
 from gshard_ir.frontend.lower_emit import check_shape
-from gshard_ir.frontend.lower_values import Item, describe
+from gshard_ir.frontend.lower_values import Item, describe, text_of
 from gshard_ir.ir import Value
 from gshard_ir.types import BOOL, F32, I32, KEY, U32, DType
 
@@ -59,16 +59,18 @@ def _arange(s: Site) -> Item:
             numbers = [0, *numbers]
             continue
         if not isinstance(item, int | float) or isinstance(item, bool):
-            raise s.fail(f"{arg} must be a compile-time number, found {describe(item)}", arg)
+            edit = f"{text_of(s.where(arg))}.shape[0]" if isinstance(item, Value) and item.shape else None
+            raise s.fail(f"{arg} must be a compile-time number, found {describe(item)}", arg, suggestion=edit)
         numbers.append(item)
     start, stop, step = numbers
-    if step == 0 or not all(math.isfinite(n) for n in numbers):
+    steps = (stop - start) / step if step else math.inf
+    if not all(math.isfinite(n) for n in (*numbers, steps)):
         raise s.fail(f"cannot count from {start} to {stop} in steps of {step}", "step")
     floats = any(isinstance(n, float) for n in numbers)
     dtype = (F32 if floats else I32) if s.args["dtype"] is None else s.dtype()
     if not dtype.is_numeric:
         raise s.fail(f"dtype must be a number type, found {dtype}", "dtype", suggestion="i32")
-    (n,) = check_shape([max(0, math.ceil((stop - start) / step))], s.span)
+    (n,) = check_shape([max(0, math.ceil(steps))], s.span)
     value = s.op("iota", dtype=dtype, shape=(n,), axis=0)
     if step != 1:
         value = s.op("mul", value, s.emit.constant(step, dtype, (n,), s.span))

@@ -10,7 +10,7 @@ from importlib import resources
 from gshard_ir.errors import Diagnostic, GShardError, fail
 from gshard_ir.frontend import ast
 from gshard_ir.frontend.lower_types import StructType
-from gshard_ir.frontend.lower_values import POISON, DefRef, Item, Poison, Poisoned, nearest
+from gshard_ir.frontend.lower_values import POISON, DefRef, Item, Poison, Poisoned, nearest, text_of
 from gshard_ir.source import SourceFile, Span
 from gshard_ir.types import DTYPES
 
@@ -75,12 +75,11 @@ class Unit:
             self.items[name.alias] = POISON
         first, _, module = node.module.partition(".")
         if first != "std" or module not in STD:
-            raise fail(
-                f"there is no module {node.module}",
-                node.span,
-                "imports are of the standard library only",
-                suggestion=" or ".join(f"std.{m}" for m in STD),
-            )
+            likely = nearest(module, list(STD)) if module else None
+            names = ", ".join(text_of(n.span) for n in node.names)
+            edits = [f"from std.{m} import {names}" for m in (likely.split(" or ") if likely else STD)]
+            note = "imports are of the standard library only"
+            raise fail(f"there is no module {node.module}", node.span, note, suggestion=" or ".join(edits))
         unit = std(module)
         for name in node.names:
             try:
@@ -109,6 +108,11 @@ class Unit:
         """Tell whether the file declares or imports a name."""
         return name in self.items or name in self.structs
 
+    def const(self, name: str) -> ast.Name | None:
+        """Return where a const is declared, whether or not its value is known yet."""
+        consts = (item for item in self.program.items if isinstance(item, ast.ConstDecl))
+        return next((n for item in consts for n in item.names if n.id == name), None)
+
     def get(self, name: str) -> Item:
         """Return what a declared name stands for; raise :class:`Poisoned` when its declaration is in error."""
         item = self.items.get(name)
@@ -125,7 +129,12 @@ class Unit:
             raise fail(f"{name} is no type", span, suggestion=nearest(name, [*self.structs, *DTYPES]))
         if name not in self.structs:
             if name in DTYPES:
-                raise fail(f"{name} is an element type, not a tensor type", span, suggestion=f"{name}[] for a scalar")
+                raise fail(
+                    f"{name} is an element type, not a tensor type",
+                    span,
+                    "a scalar has [ ] with no sizes",
+                    suggestion=f"{name}[]",
+                )
             raise fail(
                 f"unknown type {name}", span, suggestion=nearest(name, [*self.structs, *DTYPES, "int", "float", "str"])
             )
@@ -134,7 +143,8 @@ class Unit:
     def _resolve(self, name: str, span: Span, resolve: Callable[[ast.TypeExpr], object]) -> StructType:
         if name in self.resolving:
             cycle = [*self.resolving[self.resolving.index(name) :], name]
-            raise fail(f"struct {name} contains itself", span, f"the cycle is {' -> '.join(cycle)}")
+            note = f"the cycle is {' -> '.join(cycle)}"
+            raise fail(f"struct {name} contains itself", span, note, suggestion="a tensor type, or another struct")
         node = self.structs[name]
         self.items.pop(name, None)
         self.resolving.append(name)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 
 from gshard_ir.errors import Diagnostic, GShardError
@@ -35,122 +32,23 @@ def caret(diagnostic: Diagnostic) -> str:
 
 PARAMS = "x: f32[8, 6], y: f32[6], i: i32[8, 6], b: bool[8, 6], h: bf16[8, 6], k: key"
 
-# One statement, the text under its caret, fragments of the whole message.
+# Variants of entries of the catalogue: a statement, the text under its caret, fragments of the whole message.
 STATEMENTS: list[tuple[str, str, list[str]]] = [
-    # names
-    ("z = foo", "foo", ["unknown name foo"]),
-    ("z = sofmax(x)", "sofmax", ["unknown name sofmax", "try: softmax"]),
     ("z = x.foo", "foo", ["a tensor has no foo", "shape, ndim, size and dtype"]),
-    ("z = x.sum(axis=0)", "x.sum(axis=0)", ["tensors have no methods", "try: sum(x, axis=0)"]),
-    ("z = x.astype(f32)", "x.astype(f32)", ["tensors have no methods", "try: cast(x, f32)"]),
-    ("z = x(1)", "x", ["f32[8,6] cannot be called"]),
     ("z = y.shape.foo", "foo", ["has no parts with names"]),
-    # literals and element types
-    ("z = i + 1.5", "1.5", ["the float 1.5 does not adapt to i32", "try: 1"]),
-    ("z = x + True", "True", ["True does not adapt to f32"]),
-    ("z = x + i", "i", ["+ of f32[8,6] and i32[8,6]: element types differ", "try: cast(i, f32)"]),
-    ("z = i * x", "x", ["element types differ", "no implicit promotion", "this is i32[8,6]"]),
-    ("z = h * x", "x", ["* of bf16[8,6] and f32[8,6]", "try: cast(h, f32)"]),
-    ("z = b + b", "b + b", ["+ takes numbers, found bool", "try: cast(b, i32)"]),
-    ("z = i / 2", "i / 2", ["/ divides floats, found i32", "try: i // 2"]),
-    ("z = x & x", "x & x", ["& takes bool or integer operands, found f32"]),
-    ("z = -b", "-b", ["- takes a number, found bool[8,6]"]),
-    ("z = ~x", "x", ["not takes bool or integer operands"]),
-    ("z = i ** -1", "i ** -1", ["to the negative power -1", "cast it to f32"]),
-    ("z = exp(i)", "i", ["exp takes a float tensor, found i32[8,6]", "try: cast(i, f32)"]),
-    ("z = k + 1", "k", ["+ does not apply to a random key"]),
-    ('z = x + "a"', '"a"', ['+ takes tensors and numbers, found the string "a"']),
-    ("z = x + (1, 2)", "(1, 2)", ["found (the integer 1, the integer 2)"]),
-    # shapes
-    ("z = x + x[:, 1:]", "x + x[:, 1:]", ["f32[8,6] and f32[8,5]", "dim 1 of x is 6", "dim 1 of x[:, 1:] is 5"]),
-    ("z = x + x[:, 0]", "x + x[:, 0]", ["shapes do not broadcast", "try: x[:, 0][..., None]"]),
-    ("z = where(b, x, x[1:])", "where(b, x, x[1:])", ["bool[8,6] and f32[7,6]"]),
-    ("z = x @ x", "x @ x", ["inner sizes differ", "the last dim of x is 6", "is 8", "try: x @ transpose(x)"]),
-    ("z = y @ 2.0", "2.0", ["@ multiplies matrices, found the float 2.0", "try: y * 2.0"]),
-    ("z = x @ cast(y, bf16)", "x @ cast(y, bf16)", ["both must hold numbers of one type"]),
-    # conditions
+    ("z = x.T", "x.T", ["a tensor has no T", "try: transpose(x)"]),
+    ("z = i * x", "i", ["element types differ", "no implicit promotion", "this is f32[8,6]", "try: cast(i, f32)"]),
     ("z = x if x > 0 else y", "x > 0", ["must be known at compile time", "bool[8,6]", "where(condition, a, b)"]),
-    ("z = b and b", "b", ["and applies to compile-time values", "try: (b) & .."]),
-    ("z = not b", "not b", ["not applies to compile-time values", "try: ~b"]),
-    ("z = 1 if 2 else 3", "2", ["must be True or False, found the integer 2"]),
-    # subscripts
-    ("z = x[8]", "8", ["index 8 is out of range for dim 0 of x, which is f32[8,6]", "indices are -8 to 7"]),
-    ("z = x[0, 0, 0]", "x[0, 0, 0]", ["3 indices for the 2 dims of x"]),
-    ("z = x[1.5]", "1.5", ["an index must be a compile-time integer", "the float 1.5"]),
-    ("z = x[i]", "i", ["must be known at compile time", "try: take(x, i, axis=0)"]),
-    ("z = x[::0]", "::0", ["a slice step must not be 0"]),
-    ("z = x[..., ...]", "...", ["... stands once"]),
-    ("z = x.shape[2]", "2", ["index 2 is out of range: x.shape has 2 parts"]),
-    ("z = k[0]", "k[0]", ["a random key cannot be indexed", "fold_in(k, i)"]),
-    # reductions
-    ("z = sum(x, axis=2)", "2", ["there is no dim 2 in f32[8,6]", "dims are 0 to 1"]),
-    ("z = sum(x, axis=[0, -2])", "[0, -2]", ["axis names a dim twice"]),
-    ("z = sum(x, 0, True)", "True", ["2 arguments without a name, found 3", "try: keepdims=.."]),
-    ("z = sum(b)", "b", ["must hold numbers, found bool[8,6]", "try: cast(b, i32)"]),
-    ("z = mean(i)", "i", ["must be float, found i32[8,6]", "mean(cast(i, f32))"]),
-    ("z = any(x)", "x", ["must be bool, found f32[8,6]", "try: x != 0"]),
-    ("z = max(x, y)", "y", ["axis must be an integer", "try: maximum(x, y)"]),
-    ("z = max(x[:0])", "x[:0]", ["no largest or smallest of nothing"]),
-    ("z = argmax(x, axis=0, keepdims=1)", "1", ["keepdims must be True or False"]),
-    ("z = one_hot(x, 3)", "x", ["must hold integers, found f32[8,6]"]),
-    # shapes and sources
-    ("z = reshape(x, [5, -1])", "[5, -1]", ["no size for -1", "48 elements, 5 does not divide"]),
-    ("z = reshape(x, [7, 7])", "x", ["48 elements do not make 49"]),
-    ("z = reshape(x, [-1, -1])", "[-1, -1]", ["one size at most is -1"]),
-    ("z = transpose(x, [0, 0])", "[0, 0]", ["each of the 2 dims of f32[8,6] once"]),
-    ("z = squeeze(x, axis=0)", "0", ["dim 0 of f32[8,6] has size 8, not 1"]),
-    ("z = broadcast_to(x, [6])", "x", ["f32[8,6] does not broadcast to [6]"]),
-    ("z = concat([x, y])", "[x, y]", ["concat along dim 0", "f32[6]"]),
-    ("z = concat([x, i])", "[x, i]", ["element types differ"]),
-    ("z = concat(x)", "x", ["arrays must be a list of tensors"]),
-    ("z = stack([x, y])", "[x, y]", ["types differ: f32[8,6] and f32[6]"]),
-    ("z = pad(x, [(1, 1)])", "[(1, 1)]", ["1 pairs for the 2 dims"]),
-    ("z = pad(x, [(1, -1), (0, 0)])", "[(1, -1), (0, 0)]", ["none negative"]),
-    ("z = zeros([2, -1])", "[2, -1]", ["dim 1 of [2,-1] is negative"]),
-    ("z = zeros([9999999999])", "[9999999999]", ["more than 2,147,483,647 rows"]),
-    ("z = zeros([3.5])", "[3.5]", ["must be a compile-time integer, found the float 3.5"]),
-    ("z = zeros([2], i)", "i", ["dtype must be an element type"]),
-    ("z = full([2], y)", "y", ["fill_value must be a scalar, found f32[6]"]),
-    ("z = arange(x)", "x", ["start must be a compile-time number"]),
-    ("z = take(x, x)", "x", ["indices must hold integers", "cast(x, i32)"]),
-    ("z = uniform(x, [2])", "x", ["key must be a random key, found f32[8,6]"]),
-    ("z = cast(k, f32)", "k", ["a random key is not a number"]),
-    # calls
-    ("z = exp()", "exp()", ["exp needs x", "exp(x)"]),
-    ("z = exp(x, y)", "y", ["exp takes 1 argument, found 2"]),
-    ("z = sum(x, axes=0)", "axes=0", ["sum has no argument axes", "try: axis"]),
-    ("z = sum(x, a=x)", "a=x", ["sum: a is given twice"]),
+    ("z = b or x > 0", "b or x > 0", ["or applies to compile-time values; b is bool[8,6]", "try: (b) | (x > 0)"]),
+    ("z = 1 if 2 else 3", "2", ["must be True or False, found the integer 2", "try: 2 != 0"]),
+    ("z = k[0]", "k[0]", ["a random key cannot be indexed", "fold_in(k, 0)"]),
+    ("z = x[-9]", "-9", ["index -9 is out of range", "indices are -8 to 7", "try: -8"]),
+    ("z = x.shape[2]", "2", ["index 2 is out of range: x.shape has 2 parts", "try: 1"]),
     ("z = len(3)", "3", ["must be a tuple or a tensor"]),
-    ("z = int(x)", "x", ["must be known at compile time", "cast(x, i32)"]),
-    # einsum
-    ('z = einsum("ab,bc", x, x)', '"ab,bc"', ["do not say the result", 'try: "ab,bc->ac"']),
-    ('z = einsum("ab->a", x, x)', '"ab->a"', ["name 1 operands, found 2"]),
-    ('z = einsum("abc->a", x)', "abc", ['"abc" names 3 dims, x has 2', "x is f32[8,6]"]),
-    ('z = einsum("aa->a", x)', "aa", ["letter a stands twice"]),
-    ('z = einsum("ab->c", x)', '"ab->c"', ["letter c of the result is in no operand"]),
-    ('z = einsum("ab->aa", x)', '"ab->aa"', ["letter a stands twice in the result"]),
-    ('z = einsum("a1->a", x)', "a1", ["single letters"]),
-    ('z = einsum("...b->b", x)', '"...b->b"', ["the result leaves ... out"]),
-    ('z = einsum("ab,ab->a", x, i)', "i", ["element types differ", "cast(i, f32)"]),
-    ('z = einsum("ab->a", b)', "b", ["einsum multiplies numbers, found bool[8,6]"]),
-    # compile-time arithmetic
-    ("z = x * 9 ** 9 ** 9", "9 ** 9 ** 9", ["is too large"]),
-    ("z = x * (2 ** 62 * 4)", "2 ** 62 * 4", ["too large", "2**63 - 1"]),
-    ("z = x * (1 // 0)", "1 // 0", ["1 // 0 divides by zero"]),
-    ("z = x * (1e308 * 10 ** 400.0)", "10 ** 400.0", ["too large for a float"]),
     ("z = sqrt(-1)", "sqrt(-1)", ["has no real value"]),
-    ("z = x * ((-8) ** 0.5)", "(-8) ** 0.5", ["no real value"]),
-    ('z = zeros(["a" + 1])', '"a" + 1', ['+ does not apply to the string "a" and the integer 1']),
-    ("z = x * 99999999999999999999", "99999999999999999999", ["this integer is too large"]),
-    # statements
-    ("a, c = x", "x", ["2 names for one value: f32[8,6]"]),
-    ("a, c = 1, 2, 3", "a, c", ["2 names for 3 values"]),
-    ("exp(x)", "exp(x)", ["the value of this line is not used", "try: x = exp(x)"]),
+    ("z = arange(-1e308, 1e308)", "arange(-1e308, 1e308)", ["cannot count from -1e+308 to 1e+308 in steps of 1"]),
+    ("z = x * (1e308 * 10 ** 400.0)", "10 ** 400.0", ["too large for a float"]),
     ("z = unroll(3)[0]", "unroll(3)[0]", ["unroll(..) cannot be indexed"]),
-    # not yet
-    ("z = grad(x)", "grad", ["grad is not supported yet"]),
-    ("z = top_k(x, 2)", "top_k", ["top_k is not supported yet", "argmax"]),
-    ("z = normal(k, [2])", "normal", ["normal is not supported yet", "try: uniform(key, shape)"]),
 ]  # fmt: skip
 
 
@@ -159,36 +57,6 @@ def test_statement(statement: str, under: str, fragments: list[str]) -> None:
     found = only(f"mesh(a=2)\ndef main({PARAMS}):\n    {statement}\n    return x\n")
     assert caret(found) == under
     for fragment in fragments:
-        assert fragment in found.render()
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """One section of type_errors.txt."""
-
-    name: str
-    under: str
-    fragments: tuple[str, ...]
-    text: str
-
-
-def wrong_programs() -> list[Wrong]:
-    found = []
-    for section in (Path(__file__).parent / "type_errors.txt").read_text().split("\n== ")[1:]:
-        head, _, text = section.partition("\n\n")
-        name, *lines = head.split("\n")
-        under = next((line[2:] for line in lines if line.startswith("^ ")), "")
-        found.append(Wrong(name, under, tuple(line[2:] for line in lines if line.startswith("? ")), text))
-    return found
-
-
-@pytest.mark.parametrize("wrong", wrong_programs(), ids=lambda w: w.name)
-def test_program(wrong: Wrong) -> None:
-    found = only(wrong.text)
-    if wrong.under:
-        assert caret(found) == wrong.under
-    assert wrong.fragments
-    for fragment in wrong.fragments:
         assert fragment in found.render()
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from errors.catalogue import entries
 
 from gshard_ir.errors import GShardError
 from gshard_ir.frontend.lower import lower
@@ -17,11 +18,7 @@ from gshard_ir.verify import verify
 
 ROOT = Path(__file__).parents[2]
 RIGHT = [p.read_text() for p in sorted((ROOT / "examples").rglob("*.gshard"))]
-WRONG = [
-    section.partition("\n\n")[2]
-    for section in (Path(__file__).parent / "type_errors.txt").read_text().split("\n== ")[1:]
-    if "unrolling" not in section
-]
+WRONG = [e.wrong for e in entries() if e.kind == "program" and e.section not in ("layout", "lines", "text")]
 KEYWORDS = ["const", "def", "struct", "mesh", "from", "import", "return", "for", "in", "if", "else", "elif"]
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "@", "==", "<", "&"]
 TOKEN = re.compile(r"\s+|#[^\n]*|\w+|\"[^\"]*\"|[-+*/%<>=!]+|.", re.DOTALL)

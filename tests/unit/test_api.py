@@ -125,10 +125,10 @@ def test_other_byte_order_is_no_other_type(program: gs.Program) -> None:
     ("changes", "fragments"),
     [
         ({"x": np.zeros((5, 7), "f4")}, ["x is f32[5,7], expected f32[5,6]", "dim 1 is 7, expected 6"]),
-        ({"x": np.zeros((5,), "f4")}, ["x is f32[5], expected f32[5,6]", "it has 1 dims, expected 2"]),
+        ({"x": np.zeros((5,), "f4")}, ["x is f32[5], expected f32[5,6]", "it has 1 dim, expected 2"]),
         ({"x": np.zeros((5, 6))}, ["x is f64[5,6], expected f32[5,6]", 'try: x.astype("float32")', "<string>:9"]),
         ({"x": "hello"}, ["x is a str, expected f32[5,6]"]),
-        ({"x": None}, ["x is a NoneType, expected f32[5,6]"]),
+        ({"x": None}, ["x is None, expected f32[5,6]"]),
         ({"x": [[1.0], [1.0, 2.0]]}, ["x is a list, expected f32[5,6]"]),
         ({"n": 1.5}, ["n is a float, expected i32[]"]),
         ({"n": True}, ["n is a bool, expected i32[]"]),
