@@ -56,7 +56,28 @@ class Problem:
 
 def path(problem: Problem, source: Layout, target: Layout) -> tuple[Step, ...]:
     """Return the cheapest steps from ``source`` to ``target`` (fewest steps among equals)."""
-    return () if source == target else _search(problem, source, bool(target.pending)).to(target)
+    if source == target:
+        return ()
+    sliced = _only_slices(problem, source, target)
+    return _search(problem, source, bool(target.pending)).to(target) if sliced is None else sliced
+
+
+def _only_slices(problem: Problem, source: Layout, target: Layout) -> tuple[Step, ...] | None:
+    """The common case without a search: every dim only gains minor axes, and nothing is sent."""
+    if source.pending != target.pending:
+        return None
+    steps = []
+    at = source
+    for dim, (have, want) in enumerate(zip(source.dims, target.dims, strict=True)):
+        if want[: len(have)] != have:
+            return None
+        if extra := want[len(have) :]:
+            if not _fits(problem, at, dim, extra) or any(a in source.axes for a in extra):
+                return None
+            to = at.with_dim(dim, want)
+            steps.append(_step(problem, "shard_slice", {"axes": extra, "dim": dim}, at, to))
+            at = to
+    return tuple(steps)
 
 
 class _Search:
@@ -83,12 +104,14 @@ class _Search:
         return tuple(reversed(steps))
 
     def _relax(self, at: Layout, cost: float, length: int) -> None:
-        for step in _edges(self.problem, at, self.masks):
-            found = (cost + step.price(self.problem.launch_bytes), length + 1)
-            if step.target not in self.best or found < self.best[step.target]:
-                self.best[step.target] = found
-                self.trail[step.target] = step
-                heapq.heappush(self.queue, (*found, next(self.order), step.target))
+        best = self.best
+        for price, step in _edges(self.problem, at, self.masks):
+            found = (cost + price, length + 1)
+            to = step.target
+            if to not in best or found < best[to]:
+                best[to] = found
+                self.trail[to] = step
+                heapq.heappush(self.queue, (*found, next(self.order), to))
 
 
 @lru_cache(maxsize=2048)
@@ -97,10 +120,12 @@ def _search(problem: Problem, source: Layout, masks: bool) -> _Search:
 
 
 @lru_cache(maxsize=8192)
-def _edges(problem: Problem, at: Layout, masks: bool) -> tuple[Step, ...]:
-    """Every step out of a layout. ``masks``: also the ones that make a pending sum of one summand."""
+def _edges(problem: Problem, at: Layout, masks: bool) -> tuple[tuple[float, Step], ...]:
+    """Every step out of a layout with its price. ``masks``: also those that make a pending sum of one summand."""
     found = [*_reductions(problem, at), *_dim_moves(problem, at), *_slices(problem, at), *_permutes(problem, at)]
-    return (*found, *_masks(problem, at)) if masks else tuple(found)
+    if masks:
+        found += _masks(problem, at)
+    return tuple((step.price(problem.launch_bytes), step) for step in found)
 
 
 def _step(problem: Problem, name: str, attrs: Attrs, source: Layout, target: Layout) -> Step:
