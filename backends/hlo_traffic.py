@@ -26,11 +26,12 @@ _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
 
 @dataclass(frozen=True)
 class Measured:
-    """``sent`` bytes per device in all and by kind of collective; ``counts`` of collectives as they run."""
+    """Bytes ``sent`` per device: in all, by kind of collective, by XLA's element type; ``counts`` as they run."""
 
     sent: float
     by_kind: Mapping[str, float] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    by_type: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,14 @@ def measure(text: str) -> Measured:
     """Read ``compiled.as_text()``. A loop body counts as often as its known trip count (once when unknown)."""
     program = _Program.parse(text)
     sent, counts = program.walk(program.entry)
-    return Measured(
-        sum(sent.values()), {k: sent[k] for k in KINDS if counts[k]}, {k: counts[k] for k in KINDS if counts[k]}
-    )
+    by_kind = {k: sum(n for (kind, _), n in sent.items() if kind == k) for k in KINDS if counts[k]}
+    types = sorted({dtype for _, dtype in sent})
+    by_type = {t: sum(n for (_, dtype), n in sent.items() if dtype == t) for t in types}
+    return Measured(sum(sent.values()), by_kind, {k: counts[k] for k in KINDS if counts[k]}, by_type)
+
+
+_Sent = Counter[tuple[str, str]]
+"""Bytes by (kind, element type)."""
 
 
 @dataclass
@@ -56,7 +62,7 @@ class _Program:
     entry: str
     devices: int
     computations: dict[str, list[_Instruction]]
-    known: dict[str, tuple[Counter[str], Counter[str]]] = field(default_factory=dict)
+    known: dict[str, tuple[_Sent, Counter[str]]] = field(default_factory=dict)
 
     @staticmethod
     def parse(text: str) -> _Program:
@@ -78,30 +84,32 @@ class _Program:
             raise ValueError("no ENTRY computation: this is not the text of a compiled program")
         return _Program(entry, devices, computations)
 
-    def walk(self, name: str) -> tuple[Counter[str], Counter[str]]:
-        """Bytes and counts by kind of one run of a computation."""
+    def walk(self, name: str) -> tuple[_Sent, Counter[str]]:
+        """Bytes, and counts by kind, of one run of a computation."""
         if name in self.known:
             return self.known[name]
-        sent: Counter[str] = Counter()
+        sent: _Sent = Counter()
         counts: Counter[str] = Counter()
         self.known[name] = (sent, counts)
         shapes = {i.name: i.result for i in self.computations[name]}
         for one in self.computations[name]:
             kind = one.opcode.removesuffix("-start")
             if kind in KINDS:
-                sent[kind] += self._bytes(kind, one, shapes)  # type: ignore[assignment]
+                for dtype, moved in self._bytes(kind, one, shapes).items():
+                    sent[kind, dtype] += moved  # type: ignore[assignment]
                 counts[kind] += 1
                 continue
             if kind.endswith("-done") or kind == "async-update":
                 continue  # counted where it started
             times = _trips(one)
             for inner_sent, inner_counts in self._called(one):
-                for key in inner_counts:
-                    sent[key] += inner_sent[key] * times
-                    counts[key] += inner_counts[key] * times
+                for moved_as, moved in inner_sent.items():
+                    sent[moved_as] += moved * times
+                for inner_kind, count in inner_counts.items():
+                    counts[inner_kind] += count * times
         return sent, counts
 
-    def _called(self, one: _Instruction) -> list[tuple[Counter[str], Counter[str]]]:
+    def _called(self, one: _Instruction) -> list[tuple[_Sent, Counter[str]]]:
         """What an instruction runs: all it calls, but of a conditional's branches the one that sends most."""
         found = [self.walk(c) for c in _CALLED.findall(one.rest) if c in self.computations]
         listed = _BRANCHES.search(one.rest)
@@ -109,20 +117,23 @@ class _Program:
         walked = [self.walk(b) for b in branches if b in self.computations]
         return [*found, max(walked, key=lambda w: sum(w[0].values()))] if walked else found
 
-    def _bytes(self, kind: str, one: _Instruction, shapes: Mapping[str, str]) -> float:
-        operand = sum(_size(shapes.get(o, "")) for o in one.operands)
-        if kind == "collective-permute":
-            return operand * self._sending(one.rest)
+    def _bytes(self, kind: str, one: _Instruction, shapes: Mapping[str, str]) -> dict[str, float]:
+        """Bytes by element type."""
+        operands: Counter[str] = Counter()
+        for name in one.operands:
+            operands.update(_sizes(shapes.get(name, "")))
         n = _group_size(one.rest, self.devices)
-        if kind == "all-gather":
-            return operand * (n - 1)
-        return operand * (n - 1) / n * (2 if kind == "all-reduce" else 1)
+        times, over = {
+            "collective-permute": (self._senders(one.rest), self.devices),
+            "all-gather": (n - 1, 1),
+            "all-reduce": (2 * (n - 1), n),
+        }.get(kind, (n - 1, n))
+        return {dtype: size * times / over for dtype, size in operands.items()}
 
-    def _sending(self, rest: str) -> float:
+    def _senders(self, rest: str) -> int:
         pairs = re.search(r"source_target_pairs=\{(.*?)\}\}", rest)
         found = re.findall(r"(\d+),(\d+)", pairs.group(1)) if pairs else []
-        moved = [pair for pair in found if pair[0] != pair[1]]
-        return len(moved) / self.devices
+        return sum(source != target for source, target in found)
 
 
 def _instruction(line: str) -> _Instruction | None:
@@ -154,16 +165,16 @@ def _closing(text: str, opening: int) -> int:
     return len(text) - 1
 
 
-def _size(type_text: str) -> int:
-    """Bytes of a type, the sum over a tuple's elements."""
-    total = 0
+def _sizes(type_text: str) -> Counter[str]:
+    """Bytes of a type by element type, the sums over a tuple's elements."""
+    sizes: Counter[str] = Counter()
     for dtype, dims in _TYPE.findall(type_text):
         bits = _BITS.get(dtype) or int(dtype[1:])
         count = 1
         for n in dims.split(","):
             count *= int(n) if n else 1
-        total += count * bits // 8
-    return total
+        sizes[dtype] += count * bits // 8
+    return sizes
 
 
 def _group_size(rest: str, devices: int) -> int:

@@ -88,16 +88,21 @@ class Executable:
 
     def lower(self) -> Any:
         """Return jax's own lowered object; ``.compile()`` gives ``as_text()`` and ``memory_analysis()``."""
-        jax = _jax()
-        step = self.step
+        jax, step = _jax(), self.step
         types = [jax.ShapeDtypeStruct(s, jax.numpy.dtype(d)) for s, d, _ in self.module.INPUTS.values()]
         return step.lower(*types)
 
     def on_devices(self, *args: Any) -> tuple[Any, ...]:
         """Run on whole (unpadded) arrays, numpy's or jax's; return whole jax arrays, one per result."""
-        step = self.step
+        return self.trimmed(self.step(*self.padded(args)))
+
+    def padded(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Return whole arrays as :attr:`step` takes them."""
         ports = self.module.INPUTS.values()
-        found = step(*(_padded(a, shape) for a, (shape, *_) in zip(args, ports, strict=True)))
+        return tuple(_padded(a, shape) for a, (shape, *_) in zip(args, ports, strict=True))
+
+    def trimmed(self, found: Any) -> tuple[Any, ...]:
+        """Return what :attr:`step` gave as whole arrays, one per result."""
         results = found if isinstance(found, tuple) else (found,)
         return tuple(_trimmed(r, whole) for r, whole in zip(results, self._wholes(), strict=True))
 
