@@ -11,7 +11,7 @@ from gshard_ir.dump.views import View, Views
 from gshard_ir.ir import Op, Value
 from gshard_ir.passes.partition import Comm
 from gshard_ir.pipeline import Compiled
-from gshard_ir.types import ShardedType, TensorType
+from gshard_ir.types import ShardedType
 
 COLUMNS = (
     Column("line", "faint", right=True),
@@ -26,11 +26,12 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A value as one device holds it, or a copy of it that ``collective`` makes."""
+    """A value as one device holds it, or a copy of it that ``collective`` makes. ``held`` is it in the local program."""
 
     view: View
     whole: str
     local: str
+    held: Value
     collective: Collective | None = None
     role: str = "value"
 
@@ -61,6 +62,7 @@ class _Walk:
     def __init__(self, compiled: Compiled, traffic: Traffic) -> None:
         self.plan, self.mesh = compiled.refined.plan, compiled.prepared.mesh
         self.views = Views(compiled.lowered, compiled.prepared.main)
+        self.held, self.returned = compiled.partitioned.local, compiled.partitioned.module.main.results
         local = compiled.partitioned.module.main.body
         moved = [op for op in local.walk() if op in compiled.partitioned.comms]
         self.comms: dict[Op | None, list[tuple[Op, Comm, Collective]]] = {}
@@ -78,13 +80,10 @@ class _Walk:
                 if value.hint and not self.shown(op, value):
                     yield self.home(self.views.of(value), "value")
         yield from self.exchanges(None)
-        for value, name, layout in zip(function.results, function.result_names, self.plan.results, strict=True):
+        for value, name, held in zip(function.results, function.result_names, self.returned, strict=True):
             view = self.views.of(value)
             shown = View(value, f"-> {name}" if name else "->", view.line, view.where, False)
-            type_ = f"{value.dtype}{layout.show(value.shape, self.mesh)}"
-            yield Row(
-                shown, _plain(type_, value.type), _shape(layout.local_shape(value.shape, self.mesh)), None, "result"
-            )
+            yield self.row(shown, held, None, "result")
 
     def shown(self, op: Op, value: Value) -> bool:
         """Does the last exchange for an annotation leave just what it asks for?"""
@@ -92,24 +91,22 @@ class _Walk:
         return any(comm.target == self.plan.home[value] for _, comm, _ in last)
 
     def home(self, view: View, role: str) -> Row:
-        value, layout = view.value, self.plan.home[view.value]
-        type_ = f"{value.dtype}{layout.show(value.shape, self.mesh)}"
-        return Row(view, _plain(type_, value.type), _shape(layout.local_shape(value.shape, self.mesh)), None, role)
+        return self.row(view, self.held[view.value], None, role)
+
+    def row(self, view: View, held: Value, collective: Collective | None, role: str) -> Row:
+        type_ = held.type
+        whole = str(type_)
+        if isinstance(type_, ShardedType):
+            whole = f"{type_.dtype}{type_.layout.show(type_.whole, self.mesh)}"
+        plain = type_.dtype.kind == "k" and not type_.shape
+        return Row(view, "key" if plain else whole, _shape(type_.shape), held, collective, role)
 
     def exchanges(self, consumer: Op | None) -> Iterator[Row]:
         """Rows of the copies that are made for one op, or for the results."""
         for op, comm, collective in self.comms.get(consumer, ()):
             moved = self.views.of(comm.value)
             view = View(comm.value, collective.value, collective.line, collective.where, moved.inner)
-            type_ = op.result.type
-            whole = str(type_)
-            if isinstance(type_, ShardedType):
-                whole = f"{type_.dtype}{type_.layout.show(type_.whole, self.mesh)}"
-            yield Row(view, _plain(whole, type_), _shape(type_.shape), collective, "copy")
-
-
-def _plain(shown: str, type_: TensorType) -> str:
-    return "key" if type_.dtype.kind == "k" and not type_.shape else shown
+            yield self.row(view, op.result, collective, "copy")
 
 
 def _shape(shape: tuple[int, ...]) -> str:
