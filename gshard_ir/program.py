@@ -18,6 +18,7 @@ from gshard_ir.source import SourceFile
 
 if TYPE_CHECKING:
     from gshard_ir.backends.jax_run import Executable
+    from gshard_ir.dump.layout import ValueLayout
     from gshard_ir.dump.propagated import Row
     from gshard_ir.dump.traffic import Traffic
     from gshard_ir.passes.propagate import Propagation
@@ -108,6 +109,13 @@ class Program:
 
         found = report(self, stage, target=target, everything=all)
         return found.json() if format == "json" else found.text()
+
+    def layout(self, name: str) -> list[ValueLayout]:
+        """Return how every value called ``name`` (or ``name@line``) lies on the devices; ``str()`` draws it."""
+        from gshard_ir.dump.layout import find
+        from gshard_ir.dump.partitioned import rows_of
+
+        return find(rows_of(self.compiled, self.traffic()), name, self.local.mesh, self.title)
 
     def explain(self, name: str) -> list[Row]:
         """Return propagation's layout of every value called ``name``, with the causes of each axis."""

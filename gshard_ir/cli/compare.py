@@ -119,7 +119,8 @@ def _planned(found: Comparison) -> list[Line]:
     """Say where XLA sends other than was planned, and why if that is known."""
     lines: list[Line] = []
     for p in found.promoted:
-        told = f"  promoted: {bytes_text(p.bytes)} of {p.dtype}, of {bytes_text(found.planned)} planned, go as a wider type"
+        planned = f"{bytes_text(p.bytes)} of {p.dtype}, of {bytes_text(found.planned)} planned"
+        told = f"  promoted: {planned}, go as a wider type on this backend"
         lines += [line(told), *(line(f"    {c}", "faint") for c in p.collectives)]
     if found.ours.sent != found.planned and not found.promoted:
         lines.append(line(f"  planned: {bytes_text(found.planned)}; XLA sends other than that", "bad"))
