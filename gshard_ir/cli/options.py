@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gshard_ir.cli.usage import UsageError, usage
@@ -14,12 +14,20 @@ from gshard_ir.mesh import LAUNCH_BYTES
 from gshard_ir.program import Program
 
 LARGEST = 2**31 - 1
+FORMATS = {"text": "for people (default)", "json": "for programs"}
 Commands = Any
 """What ``add_subparsers`` returns (argparse keeps its type private)."""
 
 
 def command(
-    commands: Commands, name: str, summary: str, details: str, examples: Sequence[str], *, many_meshes: bool = False
+    commands: Commands,
+    name: str,
+    summary: str,
+    details: str,
+    examples: Sequence[str],
+    *,
+    many_meshes: bool = False,
+    formats: Mapping[str, str] = FORMATS,
 ) -> argparse.ArgumentParser:
     """Add a subcommand with the options that all have."""
     made: argparse.ArgumentParser = commands.add_parser(
@@ -39,7 +47,8 @@ def command(
         + ("; repeat it for several meshes" if many_meshes else ""),
     )
     made.add_argument("-D", metavar="NAME=N", dest="defines", action="append", default=[], help="override a const")
-    made.add_argument("--format", choices=("text", "json"), default="text", help="text for people (default) or JSON")
+    shown = ", ".join(f"{name}: {what}" for name, what in formats.items())
+    made.add_argument("--format", choices=tuple(formats), default="text", help=shown)
     made.add_argument(
         "--launch-bytes",
         metavar="N",

@@ -26,7 +26,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A value as one device holds it, or a copy of it that ``collective`` makes. ``held`` is it in the local program."""
+    """A value as one device holds it (``held`` in the local program), or a copy of it that ``collective`` makes."""
 
     view: View
     whole: str

@@ -1,22 +1,12 @@
 """One report per stage of the compiler: a heading, lines, and the same as plain data.
 
-The JSON document, format ``gshard-dump-1``, has ``format stage file entry mesh`` and then, by stage:
-
-- source: ``text``; ``types`` of ``{line name type}``
-- ir: ``text``, the IR with locations
-- propagated: ``values`` of ``{line name global where inner why}``, ``why`` of ``{dim axis causes}`` from the nearest
-  cause to the annotation; ``clashes`` of ``{value line where dim axes op at by from from_dim because_of reason}``
-- partitioned: ``traffic`` of ``{bytes by_kind counts collectives}``; ``values`` of ``{line name role global local
-  where inner collective}`` in program order, ``role`` one of ``param value copy result``; ``local``, the IR text
-- emitted: ``target``, ``text``
-
-A collective is ``{kind axes detail bytes value line where reason}``. Bytes are sent per device; lines are those of the
-entry's file; ``where`` is the place inside a called def, and ``inner`` tells that only that def names the value.
+``docs/dump-format.md`` describes the JSON document, format ``gshard-dump-1``.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,14 +17,22 @@ if TYPE_CHECKING:
     from gshard_ir.program import Program
 
 FORMAT = "gshard-dump-1"
+FORMATS = ("text", "json", "html", "dot")
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a stage looks like: ``lines`` for people, ``data`` for programs."""
+    """What a stage looks like: ``lines`` for people, ``data`` for programs; where there is more to see, how to draw it.
 
+    ``annotated`` gives the body of the HTML, which is the lines as they stand without it; ``graph`` gives
+    the text for Graphviz.
+    """
+
+    title: str
     lines: tuple[Line, ...]
     data: dict[str, object]
+    annotated: Callable[[], str] | None = None
+    graph: Callable[[], str] | None = None
 
     def text(self) -> str:
         """Return plain text, ending in a newline."""
@@ -43,6 +41,30 @@ class Report:
     def json(self) -> str:
         """Return indented JSON, ending in a newline; the same program gives the same bytes."""
         return json.dumps(self.data, indent=1, ensure_ascii=False) + "\n"
+
+    def html(self) -> str:
+        """Return a piece of HTML that can stand in any page."""
+        from gshard_ir.dump import html
+
+        return html.fragment(self.annotated() if self.annotated else html.preformatted(self.lines))
+
+    def dot(self) -> str:
+        """Return a graph for Graphviz; raises ``GShardError`` for a stage that is none."""
+        if self.graph is None:
+            raise fail(f"stage {self.data['stage']} has no graph", suggestion="--stage partitioned --format dot")
+        return self.graph()
+
+    def render(self, format: str) -> str:
+        """Return one of :data:`FORMATS`, HTML as a whole page; raises ``GShardError`` for another one."""
+        from gshard_ir.data import nearest
+        from gshard_ir.dump.html import page
+
+        if format not in FORMATS:
+            note = f"formats are {', '.join(FORMATS)}"
+            raise fail(f"unknown format {format}", None, note, suggestion=nearest(format, FORMATS))
+        if format == "html":
+            return page(self.title, self.html())
+        return {"text": self.text, "json": self.json, "dot": self.dot}[format]()
 
 
 def report(program: Program, stage: str, *, target: str = "jax", everything: bool = False) -> Report:
@@ -80,7 +102,7 @@ def _source(program: Program) -> Report:
     found = source.names_by_line(program.lowered, program.file)
     types = [{"line": at, "name": n, "type": t} for at, names in found.items() for n, t in names.items()]
     data = _head(program, "source") | {"text": program.file.text, "types": types}
-    return Report((*_title(program), *source.lines_of(program.lowered, program.file)), data)
+    return Report(program.title, (*_title(program), *source.lines_of(program.lowered, program.file)), data)
 
 
 def _ir(program: Program) -> Report:
@@ -88,7 +110,7 @@ def _ir(program: Program) -> Report:
 
     text = print_module(program.lowered, locations=False)
     data = _head(program, "ir") | {"text": print_module(program.lowered)}
-    return Report(tuple(line(t) for t in text.splitlines()), data)
+    return Report(program.title, tuple(line(t) for t in text.splitlines()), data)
 
 
 def _propagated(program: Program, everything: bool) -> Report:
@@ -98,22 +120,28 @@ def _propagated(program: Program, everything: bool) -> Report:
     clashes = [causes.clash(c) for c in program.compiled.propagation.clashes]
     rows = causes.rows()
     data = _head(program, "propagated") | {"values": [r.as_json() for r in rows], "clashes": clashes}
-    return Report((*_title(program), *propagated.lines_of(causes, everything=everything)), data)
+    return Report(program.title, (*_title(program), *propagated.lines_of(causes, everything=everything)), data)
 
 
 def _partitioned(program: Program, everything: bool) -> Report:
-    from gshard_ir.dump import partitioned
+    from gshard_ir.dump import dot, html, partitioned
     from gshard_ir.text import print_module
 
     traffic = program.traffic()
     rows = partitioned.rows_of(program.compiled, traffic)
     data = _head(program, "partitioned") | {"traffic": traffic.as_json(), "values": [r.as_json() for r in rows]}
     data |= {"local": print_module(program.local)}
-    lines = partitioned.lines_of(rows, traffic, everything=everything)
-    return Report((*_title(program, traffic.summary()), *lines), data)
+    lines = (*_title(program, traffic.summary()), *partitioned.lines_of(rows, traffic, everything=everything))
+    return Report(
+        program.title,
+        lines,
+        data,
+        lambda: html.annotated(program.title, str(program.lowered.mesh), program.file, rows, traffic),
+        lambda: dot.graph(program.title, program.local.main, rows, everything=everything),
+    )
 
 
 def _emitted(program: Program, target: str) -> Report:
     text = program.emit(target)
     data = _head(program, "emitted") | {"target": target, "text": text}
-    return Report(tuple(line(t) for t in text.splitlines()), data)
+    return Report(program.title, tuple(line(t) for t in text.splitlines()), data)
