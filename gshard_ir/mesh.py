@@ -125,8 +125,8 @@ def user_axes(mesh: Mesh) -> dict[str, int]:
     return found
 
 
-def show_axes(mesh: Mesh, axes: Sequence[str]) -> str:
-    """Write axes as ``a`` or ``(a,b:(1)2)``, merging adjacent pieces of one axis."""
+def merged_axes(mesh: Mesh, axes: Sequence[str]) -> list[AxisRef]:
+    """Name axes of a refined mesh in the user's terms, merging adjacent pieces of one axis."""
     merged: list[AxisRef] = []
     totals = user_axes(mesh)
     for axis in axes:
@@ -136,5 +136,10 @@ def show_axes(mesh: Mesh, axes: Sequence[str]) -> str:
             merged[-1] = AxisRef(ref.name, last.pre, last.size * ref.size)
         else:
             merged.append(ref)
-    words = [m.name if m.size == totals[m.name] else str(m) for m in merged]
+    return [AxisRef(m.name) if m.size == totals[m.name] else m for m in merged]
+
+
+def show_axes(mesh: Mesh, axes: Sequence[str]) -> str:
+    """Write axes as ``a`` or ``(a,b:(1)2)``, merging adjacent pieces of one axis."""
+    words = [str(m) for m in merged_axes(mesh, axes)]
     return words[0] if len(words) == 1 else f"({','.join(words)})"

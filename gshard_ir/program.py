@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gshard_ir import data
-from gshard_ir.errors import fail
+from gshard_ir.errors import GShardError, fail
 from gshard_ir.ir import Module, Op
 from gshard_ir.mesh import LAUNCH_BYTES, user_axes
 from gshard_ir.opdef import Array
@@ -19,8 +19,8 @@ from gshard_ir.source import SourceFile
 if TYPE_CHECKING:
     from gshard_ir.backends.jax_run import Executable
     from gshard_ir.dump.layout import ValueLayout
-    from gshard_ir.dump.propagated import Row
     from gshard_ir.dump.traffic import Traffic
+    from gshard_ir.explain import Explainer, Explanation
     from gshard_ir.passes.propagate import Propagation
     from gshard_ir.pipeline import Compiled
 
@@ -100,15 +100,24 @@ class Program:
         return traffic_of(self.compiled, self.reasons)
 
     def dump(self, stage: str = "partitioned", *, target: str = "jax", all: bool = False, format: str = "text") -> str:
-        """Return one stage as text, or as JSON with ``format="json"``.
+        """Return one stage as ``"text"``, ``"json"``, ``"html"`` (a page) or ``"dot"`` (a graph, of ``partitioned``).
 
         ``stage`` is one of :data:`STAGES`; ``target`` one of :data:`TARGETS`, for ``emitted``; ``all`` shows
-        values inside called defs too.
+        values inside called defs too. Raises ``GShardError`` for another stage, target or format.
         """
         from gshard_ir.dump.stages import report
 
-        found = report(self, stage, target=target, everything=all)
-        return found.json() if format == "json" else found.text()
+        return report(self, stage, target=target, everything=all).render(format)
+
+    def _repr_html_(self) -> str:
+        """Show the source in a notebook: layouts and costs beside each line, collectives marked."""
+        from gshard_ir.dump import html
+        from gshard_ir.dump.stages import report
+
+        try:
+            return report(self, "partitioned").html()
+        except GShardError as error:
+            return html.fragment(f"<pre>{html.text_lines(str(error))}</pre>\n")
 
     def layout(self, name: str) -> list[ValueLayout]:
         """Return how every value called ``name`` (or ``name@line``) lies on the devices; ``str()`` draws it."""
@@ -117,18 +126,20 @@ class Program:
 
         return find(rows_of(self.compiled, self.traffic()), name, self.local.mesh, self.title)
 
-    def explain(self, name: str) -> list[Row]:
-        """Return propagation's layout of every value called ``name``, with the causes of each axis."""
-        from gshard_ir.dump.propagated import Causes
+    def explain(self, name: str | None = None, *, collectives: bool = False) -> Explanation:
+        """Return why values lie as they do, as data; ``print`` it for the text.
 
-        rows = Causes(self.compiled).rows()
-        found = [r for r in rows if r.view.name == name and not r.view.inner] or [
-            r for r in rows if r.view.name == name
-        ]
-        if not found:
-            near = data.nearest(name, [r.view.name for r in rows])
-            raise fail(f"{self.title} has no value {name}", suggestion=near)
-        return found
+        ``name`` is ``NAME`` (its last binding), ``NAME@LINE`` or ``callee.NAME``; without one, every value is
+        explained, or with ``collectives`` every collective. Raises ``GShardError`` for an unknown name.
+        """
+        explainer = self._explainer
+        return explainer.all(collectives=collectives) if name is None else explainer.name(name)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        from gshard_ir.explain import Explainer
+
+        return Explainer(self.compiled, self.title, traffic=self.traffic(), search=self.search)
 
     @property
     def source(self) -> str:

@@ -73,8 +73,13 @@ def label(rule: Rule, op: Op, factor: int, names: Mapping[Value, str]) -> str:
     for value, dims in zip((*op.operands, *op.results), (*rule.operands, *rule.results), strict=True):
         dim = _dim_of(dims, factor)
         if dim is not None:
-            return f"dim {dim} of {names[value] if value.hint else _excerpt(value.span) or names[value]}"
+            return f"dim {dim} of {title_of(value, names)}"
     return rule.factors[factor].name
+
+
+def title_of(value: Value, names: Mapping[Value, str]) -> str:
+    """Return a value's name in the source, else the short source text that makes it, else its op in brackets."""
+    return names[value] if value.hint else _excerpt(value.span) or names[value]
 
 
 def _excerpt(span: Span | None) -> str:

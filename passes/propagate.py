@@ -309,6 +309,8 @@ def _tie_like(state: _State) -> None:
         if op.name == "like":
             tied, model = op.result, op.operands[1]
             for dim, axes in enumerate(state.slots[model].dims):
+                # An axis that it has there already may have come to y from here: its cause stays.
+                gained = [a for a in axes if a not in state.slots[tied].dims[dim]]
                 state.slots[tied].dims[dim] = axes
-                for axis in axes:
+                for axis in gained:
                     state.causes[tied, dim, axis] = Cause(op, f"dim {dim}", (model, dim), "like", op.span)

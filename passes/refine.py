@@ -69,6 +69,10 @@ class Refined:
         """Every other admissible way to run ``op``, cheapest first."""
         return self._search.alternatives(op)
 
+    def peak(self) -> int:
+        """Bytes of live shards on one device where they are most, copies counted where they are used."""
+        return self._search.peak()
+
 
 def refine(propagation: Propagation, *, launch_bytes: float = LAUNCH_BYTES, search: bool = True) -> Refined:
     """Choose a strategy per op. With ``search`` off the result is P0 itself."""
