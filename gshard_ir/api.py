@@ -33,6 +33,11 @@ def compile(
 
     Raises ``GShardError`` with every mistake that was found.
     """
+    if not isinstance(path_or_source, str | os.PathLike) or not os.fspath(path_or_source):
+        found = "an empty text" if path_or_source == "" else type(path_or_source).__name__
+        raise fail(f"a program is a path or the text itself, found {found}", suggestion='gs.compile("moe.gshard")')
+    _check_sizes("mesh", mesh, "{'data': 2, 'expert': 4}")
+    _check_sizes("defines", defines, "{'E': 16}")
     text = os.fspath(path_or_source)
     if "\n" in text:
         file = SourceFile("<string>", text)
@@ -61,6 +66,11 @@ def check(
     return Program(file, module, launch_bytes, search)
 
 
+def _check_sizes(name: str, given: object, example: str) -> None:
+    if given is not None and not isinstance(given, Mapping):
+        raise fail(f"{name} maps names to sizes, found {given!r:.60}", suggestion=f"{name}={example}")
+
+
 def split_entry(text: str) -> tuple[str, str | None]:
     """Split ``file.gshard:name``; a path that exists as it stands is one, colons and all."""
     path, colon, name = text.rpartition(":")
@@ -85,6 +95,8 @@ def read(path: str) -> SourceFile:
 
 
 def _unreadable(path: str, error: Exception) -> GShardError:
+    if not path:
+        return fail("the name of the file is empty")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, IsADirectoryError):
         return fail(f"{path} is a directory", suggestion=f"{path.rstrip('/')}/NAME.gshard")

@@ -65,6 +65,21 @@ def message(program: gs.Program, **changes: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("program", "options", "message"),
+    [
+        (None, {}, "found NoneType"),
+        ("", {}, "found an empty text"),
+        ("a.gshard", {"mesh": "data=2"}, "mesh maps names to sizes, found 'data=2'"),
+        ("a.gshard", {"mesh": [2, 4]}, "mesh maps names to sizes"),
+        ("a.gshard", {"defines": "E=4"}, "defines maps names to sizes"),
+    ],
+)
+def test_what_is_no_program_or_no_mesh_is_one_diagnostic(program: Any, options: Any, message: str) -> None:
+    with pytest.raises(gs.GShardError, match=message):
+        gs.compile(program, **options)
+
+
 def test_all_three_ways_of_running_agree(program: gs.Program) -> None:
     import jax
 
