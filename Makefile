@@ -11,6 +11,7 @@ READY := .venv/.ready
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -e '.[jax,test,demo]'
+	$(BIN)/python -m compileall -q gshard_ir passes backends grammar  # half of a command's start-up is compiling
 	touch $@
 
 test: lint
