@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -68,10 +69,11 @@ def ports(names: Sequence[str], values: Sequence[Value], mesh: Mesh, axes: Mappi
 def argument_names(names: Sequence[str]) -> list[str]:
     """Safe, distinct Python names for dotted paths: the last word where that is enough."""
     lasts = [identifier(n.rsplit(".", 1)[-1]) for n in names]
-    found: list[str] = []
+    count = Counter(lasts)
+    found: dict[str, None] = {}
     for name, last in zip(names, lasts, strict=True):
-        found.append(fresh(last if lasts.count(last) == 1 else name.replace(".", "_"), found))
-    return found
+        found[fresh(last if count[last] == 1 else name.replace(".", "_"), found)] = None
+    return list(found)
 
 
 def spec_text(spec: Sequence[Sequence[str] | None]) -> str:

@@ -15,6 +15,8 @@ from gshard_ir.source import Span
 
 WIDTH = 88
 """Columns of code that a nested expression may fill; named operands can make a line longer."""
+MOST_NESTED = 40
+"""More operands than could stand nested on one line."""
 
 NOUNS = {
     "einsum": "y", "reduce_sum": "total", "reduce_prod": "product", "reduce_max": "top", "reduce_min": "low",
@@ -129,6 +131,8 @@ class _Body:
 
     def _nest_into(self, consumer: Item | None) -> None:
         candidates = [v for v in self._reads(consumer) if self._may_nest(v, consumer)]
+        if len(candidates) > MOST_NESTED and len(self._draft(consumer)) > WIDTH:
+            return  # too long as it is, and dropping them one by one takes a draft each
         self.nested |= set(candidates)
         while candidates and len(self._draft(consumer)) > WIDTH:
             longest = max(candidates, key=lambda v: len(self._code(v).text))
@@ -221,25 +225,26 @@ class _Body:
     def _statements(self) -> list[Line]:
         roots = [i for i in self.function.items if not (set(_results(i)) & self.nested)]
         last = self._last_uses(roots)
-        taken: dict[str, Value] = {}
+        taken = {*self.writer.names, *self.function.extra}
+        free: dict[int, list[str]] = {}  # names to give up, by the statement that does not need them any more
         for value, hint in self.function.params:
             self._bind(value, hint or "x", taken)
             self.param_names.append(self.bound[value].text)
+            free.setdefault(max(last.get(value, 0), 0), []).append(self.bound[value].text)
         lines = []
         for at, item in enumerate(roots):
             code = self._item(item)
-            for name, value in list(taken.items()):
-                if last.get(value, -1) <= at:
-                    del taken[name]
+            taken.difference_update(free.get(at, ()))
             for value in _results(item):
                 self._bind(value, self._wish(value, item), taken, code.shape if isinstance(item, Op) else None)
+                free.setdefault(max(last.get(value, 0), at + 1), []).append(self.bound[value].text)
             left = ", ".join(self.bound[v].text for v in _results(item))
             lines.append(self._line(f"{left} = {code.text}", item))
         return [*lines, Line(self._return())]
 
-    def _bind(self, value: Value, wish: str, taken: dict[str, Value], shape: tuple[int, ...] | None = None) -> None:
-        name = fresh(wish, {*taken, *self.writer.names, *self.function.extra})
-        taken[name] = value
+    def _bind(self, value: Value, wish: str, taken: set[str], shape: tuple[int, ...] | None = None) -> None:
+        name = fresh(wish, taken)
+        taken.add(name)
         self.bound[value] = Code(name, value.shape if shape is None else shape, value.dtype)
 
     def _line(self, code: str, item: Item) -> Line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from gshard_ir.memo import hash_once
@@ -50,15 +51,18 @@ class Mesh:
     def shape(self) -> dict[str, int]:
         return dict(zip(self.names, self.sizes, strict=True))
 
+    @cached_property
+    def _size_of(self) -> dict[str, int]:
+        return dict(zip(self.names, self.sizes, strict=True))
+
     @property
     def devices(self) -> int:
         return math.prod(self.sizes)
 
     def size(self, axes: str | Iterable[str]) -> int:
         """Number of devices along one axis or the product over several."""
-        if isinstance(axes, str):
-            return self.sizes[self.names.index(axes)]
-        return math.prod(self.sizes[self.names.index(a)] for a in axes)
+        sizes = self._size_of
+        return sizes[axes] if isinstance(axes, str) else math.prod(map(sizes.__getitem__, axes))
 
     def stride(self, axis: str) -> int:
         """Distance in device numbers between neighbours along ``axis``."""

@@ -28,6 +28,8 @@ from gshard_ir.sharding import Layout, sharded
 
 WORK_SLACK, MEMORY_SLACK = 1.02, 1.05
 EXEMPT = ("source", "broadcast")
+MOST_WORK = 2**256
+"""What counts of an op's points: a concat has a factor per operand, and the product of thousands fits no float."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,9 @@ class _Search:
     def work_of(self, op: Op, strategy: Strategy) -> int:
         """Local points of ops other than contractions (those are held one by one) and exempt ones."""
         family = opdef(op.name).family
-        return (
-            0 if family in EXEMPT or family == "contraction" else local_space(self.rules[op], strategy.split, self.mesh)
-        )
+        if family in EXEMPT or family == "contraction":
+            return 0
+        return min(local_space(self.rules[op], strategy.split, self.mesh), MOST_WORK)
 
     def home(self, value: Value) -> Layout:
         made = self.producer.get(value)

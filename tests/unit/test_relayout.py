@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from gshard_ir.builder import Builder
 from gshard_ir.ir import Function, Module
 from gshard_ir.mesh import Mesh
 from gshard_ir.passes.relayout import Problem, nests, path
-from gshard_ir.passes.traffic import of_module
+from gshard_ir.passes.traffic import of_module, sending_share
 from gshard_ir.sharding import Layout, sharded
 from gshard_ir.types import BOOL, F32, I8, TensorType
 
@@ -123,6 +125,64 @@ def test_every_route_between_three_axes() -> None:
         (out,) = run(module, [array])
         assert out.tobytes() == array.tobytes()
         assert sum(t.sent for _, t in of_module(module)) == sent(mesh, (8, 12), a, b)
+
+
+def random_layout(draw: random.Random, mesh: Mesh, rank: int, pending: bool = False) -> Layout:
+    dims: list[tuple[str, ...]] = [()] * rank
+    owed = []
+    for axis in draw.sample(mesh.names, len(mesh.names)):
+        where = draw.randrange(-1, rank)
+        if where >= 0:
+            dims[where] = (*dims[where], axis)
+        elif pending and draw.random() < 0.5:
+            owed.append(axis)
+    return Layout(tuple(dims)).with_pending("sum", owed, mesh)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape"), [((2, 2, 2, 2), (8, 6, 5)), ((2, 3, 2, 2, 1), (12, 7)), ((2,) * 6, (8, 8))]
+)
+def test_more_axes_than_are_searched(sizes: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Every step of a route follows from the one before, and the data survives it."""
+    mesh, type_ = Mesh(tuple("abcdef"[: len(sizes)]), sizes), TensorType(F32, shape)
+    array = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    draw = random.Random(0)
+    real = Mesh(*zip(*((a, n) for a, n in zip(mesh.names, mesh.sizes, strict=True) if n > 1), strict=True))
+    for _ in range(15):
+        a, b, c = (random_layout(draw, real, len(shape)) for _ in range(3))
+        (out,) = run(local_program(mesh, type_, [a, b, c]), [array])
+        assert out.tobytes() == array.tobytes()
+        owed, due = random_layout(draw, real, len(shape), True), random_layout(draw, real, len(shape), True)
+        at = owed
+        for step in path(Problem(type_, mesh), owed, due):
+            assert step.source == at
+            at = step.target
+        assert at == due
+
+
+def test_a_mesh_of_thirty_axes_is_planned() -> None:
+    mesh = Mesh(tuple(f"a{i}" for i in range(30)), (2,) * 30)
+    a = Layout((mesh.names[:10], mesh.names[10:20]))
+    b = Layout((mesh.names[25:30] + mesh.names[:5], mesh.names[20:25] + mesh.names[5:10]))
+    steps = path(Problem(TensorType(F32, (2**20, 2**20)), mesh), a, b)
+    assert steps[-1].target == b
+    assert len(steps) < 20
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), (2, 3), (6, 4), (2, 3, 4), (3, 2, 2)])
+def test_the_share_of_devices_that_send_is_counted(sizes: tuple[int, ...]) -> None:
+    """Against every device's own position, also where radices do not nest."""
+    mesh = Mesh(tuple("xyz"[: len(sizes)]), sizes)
+    for a, b in itertools.product(layouts(2, mesh.names), repeat=2):
+        if a != b and all(mesh.size(p) == mesh.size(q) for p, q in zip(a.dims, b.dims, strict=True)):
+            places = [[[mesh.index(k, axes) for axes in at.dims] for k in range(mesh.devices)] for at in (a, b)]
+            moving = sum(p != q for p, q in zip(*places, strict=True))
+            assert sending_share(a, b, mesh) == pytest.approx(moving / mesh.devices, abs=1e-12)
+
+
+def test_shares_need_no_table_of_devices() -> None:
+    mesh = Mesh(("x", "y"), (2**15, 2**15))
+    assert sending_share(lay("x", "y"), lay("y", "x"), mesh) == 1 - 2**-15
 
 
 def test_launch_price_prefers_fewer_collectives() -> None:
