@@ -132,11 +132,11 @@ class Program:
         ``name`` is ``NAME`` (its last binding), ``NAME@LINE`` or ``callee.NAME``; without one, every value is
         explained, or with ``collectives`` every collective. Raises ``GShardError`` for an unknown name.
         """
-        explainer = self._explainer
-        return explainer.all(collectives=collectives) if name is None else explainer.name(name)
+        return self.explainer.all(collectives=collectives) if name is None else self.explainer.name(name)
 
     @cached_property
-    def _explainer(self) -> Explainer:
+    def explainer(self) -> Explainer:
+        """What :meth:`explain` asks; it keeps what it has compiled and counted."""
         from gshard_ir.explain import Explainer
 
         return Explainer(self.compiled, self.title, traffic=self.traffic(), search=self.search)

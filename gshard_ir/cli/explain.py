@@ -43,11 +43,15 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from gshard_ir.explain.text import lines_of
 
     asked = [w for w in (options.name, options.all and "--all", options.collectives and "--collectives") if w]
-    if len(asked) != 1:
-        told = f"both {' and '.join(asked)}" if asked else "neither a value nor --all nor --collectives"
-        raise usage(f"explain one thing: {told} given", suggestion="gshard explain FILE NAME")
+    if len(asked) > 1:
+        raise usage(f"{' and '.join(asked)} exclude each other", suggestion=f"gshard explain {options.file} {asked[0]}")
     program = open_program(options, options.mesh)
     _ = program.compiled
+    if not asked:
+        names = program.explainer.names.known
+        told = f"it has {', '.join(names)}"
+        edit = f"gshard explain {options.file} {names[-1] if names else '--all'}"
+        raise usage(f"which value of {program.title}, --all or --collectives?", told, suggestion=edit)
     try:
         found = program.explain(options.name, collectives=options.collectives)
     except GShardError as error:

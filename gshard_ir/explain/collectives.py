@@ -67,9 +67,9 @@ class Collectives:
             self.actor(comm.producer, comm.value, "argument"),
             self.actor(comm.consumer, self.returned(comm) or comm.value, "result"),
             told.reason,
-            tuple(_merged(self.because(comm))),
+            tuple(self.merged(self.because(comm))),
             tuple(self.values.ways.of_op(o) for o in makers if self.values.ways.changed(o)),
-            self.edits.best(self.candidates(comm)) if self.suggest else None,
+            self.edits.best(comm.value, self.candidates(comm)) if self.suggest else None,
         )
 
     def _shown(self, local: Value, layout: Layout | None) -> str:
@@ -89,8 +89,17 @@ class Collectives:
         if comm.consumer is not None:
             return None
         results = zip(self.plan.function.results, self.plan.results, strict=True)
-        found = [v for v, at in results if self.plan.roots[v] is comm.value]
-        return found[0] if found else None
+        found = [(v, at) for v, at in results if self.plan.roots[v] is comm.value]
+        return next((v for v, at in found if at == comm.target), found[0][0] if found else None)
+
+    def merged(self, causes: Iterator[Cause]) -> Iterator[Because]:
+        """One line for causes that differ in the axis alone."""
+        groups: dict[tuple[str, str, Span | None], list[str]] = {}
+        for cause in causes:
+            groups.setdefault((cause.what, cause.text, cause.span), []).append(cause.axis)
+        for (what, text, span), axes in groups.items():
+            known = tuple(dict.fromkeys(a for a in axes if a))
+            yield Because(f"{what} @{self.words.axes(known)}" if known else what, text, self.words.place(span))
 
     def because(self, comm: Comm) -> Iterator[Cause]:
         """The lines behind both layouts."""
@@ -112,7 +121,7 @@ class Collectives:
         """Where the axis of a value on a dim comes from."""
         last = trace.hops[-1]
         text = last.how if trace.end == "annotation" else "nothing asked, cost decided"
-        return Cause(f"{self.words.name(value)}, dim {dim}", axis, text, last.span, self)
+        return Cause(f"{self.words.name(value)}, dim {dim}", axis, text, last.span)
 
     def owing(self, value: Value, axis: str) -> Iterator[Cause]:
         """The op that left a value pending, and why it was split so."""
@@ -122,12 +131,12 @@ class Collectives:
                 rule = self.plan.rules[hop.op]
                 over = label(rule, hop.op, hop.factor, self.words.views.names)
                 what = f"{rule.factors[hop.factor].combine or 'sum'} over {over}"
-                yield Cause(what, axis, self.words.op(hop.op), hop.span, self)
+                yield Cause(what, axis, self.words.op(hop.op), hop.span)
                 if after is not None and after.dim is not None:
                     yield self.origin(trace, after.value, after.dim, axis)
                 return
         last = trace.hops[-1]
-        yield Cause("sum pending", axis, "nothing asked, cost decided", last.span, self)
+        yield Cause("sum pending", axis, "nothing asked, cost decided", last.span)
 
     def wanted(self, comm: Comm, gained: list[tuple[int, str]], lost: list[tuple[int, str]]) -> Iterator[Cause]:
         """Why the target layout is wanted."""
@@ -138,11 +147,10 @@ class Collectives:
                 if axis in self.propagation_of(value).dims[dim]:
                     yield self.origin(self.chains.proposed(value, dim, axis), value, dim, axis)
             if not gained:
-                yield Cause(
-                    "returned", "", "nothing asked: whole" if lost else "nothing is owed at the end", value.span, self
-                )
+                what, text = ("returned whole", "nothing asked") if lost else ("returned", "a result owes nothing")
+                yield Cause(what, "", text, value.span)
         elif consumer.name == "annotate":
-            yield Cause("asked for", "", str(consumer.attrs["how"]), consumer.span, self)
+            yield Cause("asked for", "", str(consumer.attrs["how"]), consumer.span)
         else:
             yield from self.run_so(comm, consumer, gained, lost)
 
@@ -162,9 +170,9 @@ class Collectives:
             for dim in [d for d, a in lost if a == axis]:
                 gather = any(rule.factors[f].mark == "gather" for f in self._factors(op, comm.value, dim))
                 text = self.words.op(op)
-                yield Cause(f"{'needs' if gather else 'runs with'} dim {dim} whole", "", text, op.span, self)
+                yield Cause(f"dim {dim} {'must be' if gather else 'is'} whole in", "", text, op.span)
         if not axes:
-            yield Cause("wanted combined", "", self.words.op(op), op.span, self)
+            yield Cause("combined for", "", self.words.op(op), op.span)
 
     def _factors(self, op: Op, value: Value, dim: int) -> tuple[int, ...]:
         rule = self.plan.rules[op]
@@ -180,7 +188,7 @@ class Collectives:
                     yield self.origin(trace, value, dim, axis)
                     return
         what = f"runs over {label(self.plan.rules[op], op, factor, self.words.views.names)}"
-        yield Cause(what, axis, f"{self.words.op(op)}: nothing asked, cost decided", op.span, self)
+        yield Cause(what, axis, f"{self.words.op(op)}: nothing asked, cost decided", op.span)
 
     def inside(self, op: Op, axes: tuple[str, ...]) -> Iterator[Cause]:
         """Why an op that exchanges something within itself runs split."""
@@ -251,21 +259,6 @@ class Cause:
     axis: str
     text: str
     span: Span | None
-    of: Collectives
-
-    def shown(self, axes: tuple[str, ...]) -> Because:
-        """The line for these axes."""
-        known = tuple(a for a in axes if a)
-        what = f"{self.what} @{self.of.words.axes(known)}" if known else self.what
-        return Because(what, self.text, self.of.words.place(self.span))
-
-
-def _merged(causes: Iterator[Cause]) -> Iterator[Because]:
-    groups: dict[tuple[str, str, Span | None], list[Cause]] = {}
-    for cause in causes:
-        groups.setdefault((cause.what, cause.text, cause.span), []).append(cause)
-    for found in groups.values():
-        yield found[0].shown(tuple(dict.fromkeys(c.axis for c in found)))
 
 
 def _spots(layout: Layout) -> list[tuple[int, str]]:

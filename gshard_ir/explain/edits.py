@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gshard_ir.errors import GShardError
@@ -32,15 +32,25 @@ class Edit:
     apply: Callable[[Module], Module]
 
 
+Moved = tuple[str, Span | None]
+"""A value that is moved, by what it keeps when annotations change: its name and place."""
+
+
+def moved_key(value: Value) -> Moved:
+    """Return the key of a value in :attr:`Measure.moved`."""
+    return value.hint, value.span
+
+
 @dataclass(frozen=True)
 class Measure:
-    """What a compiled program sends, computes and holds on one device."""
+    """What a compiled program sends, computes and holds on one device; ``moved`` is what it sends of single values."""
 
     bytes: float
     collectives: int
     contractions: int
     work: int
     peak: int
+    moved: Mapping[Moved, float]
 
     @staticmethod
     def of(compiled: Compiled) -> Measure:
@@ -50,13 +60,18 @@ class Measure:
             for op, r in plan.rules.items()
         ]
         sent = [t.sent for _, t in of_module(compiled.partitioned.module)]
+        moved: dict[Moved, float] = {}
+        for comm in compiled.partitioned.comms.values():
+            key = moved_key(comm.value)
+            moved[key] = moved.get(key, 0.0) + comm.transfer.sent
         heavy = sum(n for family, n in spaces if family == "contraction")
         light = sum(n for family, n in spaces if family != "contraction" and family not in EXEMPT)
-        return Measure(sum(sent), len(sent), heavy, light, compiled.refined.peak())
+        return Measure(sum(sent), len(sent), heavy, light, compiled.refined.peak(), moved)
 
-    def beats(self, other: Measure) -> bool:
-        """Fewer bytes in no more collectives, within the search's own limits on work and memory."""
+    def beats(self, other: Measure, value: Moved) -> bool:
+        """Fewer bytes, of ``value`` too, in no more collectives, within the search's own limits on work and memory."""
         cheaper = self.bytes < other.bytes and self.collectives <= other.collectives
+        cheaper &= self.moved.get(value, 0.0) < other.moved.get(value, 0.0)
         fits = self.work <= WORK_SLACK * other.work and self.peak <= MEMORY_SLACK * other.peak
         return cheaper and fits and self.contractions <= other.contractions
 
@@ -93,9 +108,10 @@ class Edits:
         place, before = self.words.place(edit.span), self.before
         return Trial(edit.old, edit.new, place, after.bytes, before.bytes, after.collectives, before.collectives)
 
-    def best(self, edits: Iterable[Edit]) -> Trial | None:
-        """The edit that saves most without more work or memory, the first of equals."""
-        found = [(m, e) for e in edits if (m := self.measure(e)) is not None and m.beats(self.before)]
+    def best(self, value: Value, edits: Iterable[Edit]) -> Trial | None:
+        """The edit that saves most, of what ``value`` sends too, without more work or memory; the first of equals."""
+        key = moved_key(value)
+        found = [(m, e) for e in edits if (m := self.measure(e)) is not None and m.beats(self.before, key)]
         return self.trial(min(found, key=lambda pair: (pair[0].bytes, pair[0].collectives))[1]) if found else None
 
     def param(self, value: Value, layout: Layout) -> Trial | None:

@@ -34,6 +34,7 @@ class Link:
     - ``copy``: the op changes nothing; the next link's value is the same copy
     - ``reduce``: the op was split over ``factor``, which it reduces or looks up; the next link's value was split so
     - ``linear``: a pending sum of the next link's value passes through the op, which is linear in it
+    - ``whole``: the op cannot run split over ``factor``; the only link
 
     ``kept`` is False where the search has changed the value since, so that the plan does not hold it like this.
     """
@@ -152,8 +153,9 @@ class Trial:
 class Dim:
     """One dim of a value.
 
-    ``status`` is ``split``, ``asked`` (unsplit, by ``asked``), ``rejected``, ``cost`` or ``nothing``. ``chains``
-    explain the axes that it has, ``lost`` those that propagation alone would have given it.
+    ``status`` is ``split``; or, not split: ``asked`` (by the annotation ``by``), ``cost`` (the search undid ``lost``),
+    ``rejected`` (see ``proposals``), ``whole`` (the op in ``by`` cannot run split over it) or ``nothing`` (asked).
+    ``chains`` explain the axes that it has, ``lost`` those that propagation alone would have given it.
     """
 
     dim: int
@@ -163,7 +165,7 @@ class Dim:
     status: str
     chains: tuple[Chain, ...]
     lost: tuple[Chain, ...]
-    asked: Link | None
+    by: Link | None
     proposals: tuple[Proposal, ...]
 
 
@@ -220,8 +222,8 @@ class Collective:
 class ValueExplanation:
     """A value: how it lies in the end and why, dim by dim.
 
-    ``type`` is the global type with the layout, ``local`` the shape on one device; ``proposed`` is propagation's own
-    layout. ``pending`` holds the reductions that are still owed.
+    ``type`` is the global type with the layout, ``local`` the shape on one device; ``proposed`` is propagation's
+    own layout where that splits other dims, else empty. ``pending`` holds the reductions that are still owed.
     """
 
     name: str

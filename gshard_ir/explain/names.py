@@ -34,6 +34,11 @@ class Names:
         results = zip(function.result_names, function.results, strict=True)
         self.results = {n: v for n, v in results if n and n not in self.called}
 
+    @property
+    def known(self) -> list[str]:
+        """The names that the entry itself gives, results included."""
+        return list(dict.fromkeys([*(v.name for v in self.views if v.value.hint and not v.inner), *self.results]))
+
     def find(self, name: str) -> Found:
         """Return the last binding of ``NAME``, or all on one line for ``NAME@LINE``.
 
@@ -77,8 +82,7 @@ class Names:
         if name and name in written:
             why = "no result depends on it, or it equals another value and is computed once, under that one's name"
             return fail(f"{self.title} does not compute {name}", None, why)
-        named = [v.name for v in self.views if v.value.hint and not v.inner]
-        known = list(dict.fromkeys([*named, *self.results]))
+        known = self.known
         inner = [f"{_callee(v.value)}.{v.name}" for v in self.views if v.inner and v.value.hint]
         near = nearest(name, [*known, *inner])
         told = f"it has {', '.join(known[:12])}{' and more' if len(known) > 12 else ''}"

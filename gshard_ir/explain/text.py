@@ -61,9 +61,9 @@ def value_lines(value: ValueExplanation) -> Iterator[Line]:
     for owed in value.pending:
         yield line(f"  a {owed.kind} over {owed.chain.axes} is still owed")
         yield from chain_lines(owed.chain, "    ")
+    if value.proposed:
+        yield line(f"  propagation alone: {value.proposed}")
     if value.decision is not None:
-        if value.proposed != value.type:
-            yield line(f"  propagation alone: {value.proposed}")
         yield from decision_lines(value.decision, "  ")
     for collective in value.collectives:
         yield from collective_lines(collective, "  ")
@@ -71,11 +71,11 @@ def value_lines(value: ValueExplanation) -> Iterator[Line]:
 
 def _groups(dims: list[Dim]) -> list[tuple[Dim, ...]]:
     """Split dims first; those that one annotation wants unsplit together, the others one by one."""
-    asked: dict[tuple[str, Place], list[Dim]] = {}
+    asked: dict[tuple[object, ...], list[Dim]] = {}
     alone = []
     for dim in dims:
-        if dim.asked is not None and not dim.proposals:
-            asked.setdefault((dim.asked.op, dim.asked.place), []).append(dim)
+        if dim.by is not None and not dim.proposals:
+            asked.setdefault((dim.by.rule, dim.by.op, dim.by.factor, dim.by.place), []).append(dim)
         else:
             alone.append(dim)
     found = [*((d,) for d in alone), *map(tuple, asked.values())]
@@ -93,8 +93,9 @@ def dim_lines(dim: Dim, *alike: Dim) -> Iterator[Line]:
         if len(dim.chains) > 1:
             yield line(f"    {chain.axes}")
         yield from chain_lines(chain, "    ")
-    if dim.asked is not None:
-        yield _row("    ", f"<- {_told(dim.asked, first=True)}", dim.asked.place, _owner(dim.asked.place))
+    if dim.by is not None:
+        tail = _owner(dim.by.place) if dim.by.rule == "annotation" else ""
+        yield _row("    ", f"<- {_told(dim.by, first=True)}", dim.by.place, tail)
     for chain in dim.lost:
         yield line(f"    propagation alone: @{chain.axes}")
         yield from chain_lines(chain, "      ")
@@ -105,7 +106,7 @@ def dim_lines(dim: Dim, *alike: Dim) -> Iterator[Line]:
 def chain_lines(chain: Chain, indent: str) -> Iterator[Line]:
     """Lay out the links of a chain, the nearest first."""
     for i, link in enumerate(chain.links):
-        tail = _owner(link.place) if link.rule == "annotation" else "" if link.kept else "changed by the search"
+        tail = _owner(link.place) if link.rule == "annotation" else "" if link.kept or not i else "not so in the end"
         yield _row(indent, f"<- {_told(link, first=i == 0)}", link.place, tail)
     if chain.end == "cost":
         yield line(f"{indent}<- nothing asked, cost decided")
@@ -114,26 +115,30 @@ def chain_lines(chain: Chain, indent: str) -> Iterator[Line]:
 def _told(link: Link, *, first: bool) -> str:
     """Say what a link is; the first one speaks of the value that is explained and does not name it."""
     at = "" if link.dim is None else f", dim {link.dim}"
-    name = "" if first or link.op.startswith(f"{link.value}: ") else f"{link.value}{at}: "
+    typed = link.op.startswith(f"{link.value}: ")
+    name = "" if first or typed else f"{link.value}{at}: "
     by = f"factor {link.factor} of {link.op}" if link.factor else link.op
     told = {
         "annotation": link.op,
         "factor": by,
         "search": f"{by}, which the plan splits so",
-        "copy": f"{link.op}: the same copy",
+        "copy": f"{by}: the same copy",
         "reduce": f"{by}, which is split and combined",
         "linear": f"{link.op}: the sum passes through",
+        "whole": f"{by}, which must be whole",
     }
-    return f"{name}{told[link.rule]}"
+    return f"{name}{told[link.rule]}{at if typed and not first else ''}"
 
 
 def proposal_lines(proposal: Proposal) -> Iterator[Line]:
     """Lay out one proposal: by whom, what stood in its way, and what it would cost."""
     first = proposal.by[0] if len(proposal.by) == 1 else None
-    if first is not None and first.op == proposal.op:
-        yield _row("    ", f"proposed @{proposal.axes} by {proposal.op}", proposal.place, proposal.direction)
+    own = (proposal.op, proposal.place, proposal.source)
+    if first is not None and (first.op, first.place, first.value) == own:
+        came = f"{proposal.direction}, from {proposal.source}, dim {proposal.source_dim}"
+        yield _row("    ", f"proposed @{proposal.axes} by {proposal.op}", proposal.place, came)
     else:
-        through = f"factor {proposal.factor} of {proposal.op}"
+        through = f"factor {proposal.factor} of {proposal.op}" if proposal.factor else proposal.op
         yield _row("    ", f"proposed @{proposal.axes} {proposal.direction} through {through}", proposal.place, "")
         yield line(f"      from {proposal.source}, dim {proposal.source_dim}")
         for link in proposal.by:

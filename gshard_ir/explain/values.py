@@ -10,6 +10,7 @@ from gshard_ir.explain.model import Chain, Dim, Link, Owed, Proposal, Trial, Val
 from gshard_ir.explain.ways import Ways
 from gshard_ir.explain.words import Words
 from gshard_ir.ir import Value
+from gshard_ir.passes.plan import TRANSPARENT
 from gshard_ir.passes.propagate import Clash
 from gshard_ir.pipeline import Compiled
 from gshard_ir.sharding import Layout
@@ -28,7 +29,7 @@ class Values:
 
     def explain(self, value: Value) -> ValueExplanation:
         """Explain one value, without the collectives that move it."""
-        words, home = self.words, self.plan.home[value]
+        words, home, proposed = self.words, self.plan.home[value], self.propagation.layouts[value]
         maker = self.chains.producer.get(value)
         dims = tuple(self.dim(value, d) for d in range(value.type.rank))
         pending = tuple(
@@ -42,7 +43,7 @@ class Values:
             words.place(value.span),
             words.layout(value, home),
             words.local(value, home),
-            words.layout(value, self.propagation.layouts[value]),
+            words.layout(value, proposed) if proposed.dims != home.dims else "",
             dims,
             pending,
             self.ways.decision(value, maker) if maker is not None else None,
@@ -55,11 +56,13 @@ class Values:
         chains = self.grouped(axes, lambda a: self.chains.held(value, dim, a))
         gone = tuple(a for a in proposed if a not in axes)
         lost = self.grouped(gone, lambda a: self.chains.proposed(value, dim, a))
-        asked = None if axes or gone else self.asked(value, dim)
+        by = None if axes or gone else self.unsplit(value, dim)
         proposals = tuple(self.proposal(c) for c in self.clashes.get(value, ()) if c.dim == dim)
-        status = "split" if axes else "cost" if gone else "asked" if asked else "rejected" if proposals else "nothing"
+        asked = "asked" if by is not None and by.rule == "annotation" else ""
+        other = "rejected" if proposals else "whole" if by is not None else "nothing"
+        status = "split" if axes else "cost" if gone else asked or other
         letter = self.words.letter(value, dim)
-        return Dim(dim, value.shape[dim], letter, self.words.axes(axes), status, chains, lost, asked, proposals)
+        return Dim(dim, value.shape[dim], letter, self.words.axes(axes), status, chains, lost, by, proposals)
 
     def grouped(self, axes: tuple[str, ...], trace: Callable[[str], Trace]) -> tuple[Chain, ...]:
         """One chain per run of axes whose links are the same."""
@@ -72,12 +75,16 @@ class Values:
                 found.append((now, [axis]))
         return tuple(self.words.chain(t, tuple(names)) for t, names in found)
 
-    def asked(self, value: Value, dim: int) -> Link | None:
-        """The annotation that wants a dim unsplit, on this mesh."""
-        pin = self.propagation.pins.get(value)
-        if pin is None or pin.open[dim] or pin.dims[dim]:
+    def unsplit(self, value: Value, dim: int) -> Link | None:
+        """The annotation that wants a dim unsplit on this mesh, or the op that cannot run split over it."""
+        pin, op = self.propagation.pins.get(value), self.chains.producer.get(value)
+        if pin is not None and not pin.open[dim] and not pin.dims[dim]:
+            return self.words.link(Hop("annotation", value, dim, how=pin.how, span=pin.span))
+        if op is None:
             return None
-        return self.words.link(Hop("annotation", value, dim, how=pin.how, span=pin.span))
+        rule = self.plan.rules[op]
+        stuck = [f for f in rule.results[op.results.index(value)][dim] if not rule.factors[f].splittable]
+        return self.words.link(Hop("whole", value, dim, op, stuck[0], span=op.span)) if stuck else None
 
     def proposal(self, clash: Clash) -> Proposal:
         """Say who proposed what, what stood in the way, and what it would cost."""
@@ -95,7 +102,7 @@ class Values:
             self.words.name(source),
             at,
             direction(clash),
-            clash.factor,
+            "" if clash.op.name in TRANSPARENT else clash.factor,
             self.words.op(clash.op),
             self.words.place(clash.op.span),
             tuple(map(self.words.link, ends)),
@@ -107,30 +114,35 @@ class Values:
         )
 
     def obstacle(self, clash: Clash) -> str:
-        """What stood in the way; a rival dim with its letter."""
-        for dim, _ in self._rivals(clash, self.propagation.layouts[clash.value]):
+        """What stood in the way; a rival dim with its letter, axes in the language's notation."""
+        reason, held = clash.reason, self.propagation.layouts[clash.value].dims[clash.dim]
+        for what in ("already split over", "pinned to"):
+            if held and reason.startswith(f"dim {clash.dim} is {what}"):
+                return f"dim {clash.dim} is {what} {self.words.axes(held)}"
+        for dim, _ in self._rivals(clash):
             letter = self.words.letter(clash.value, dim)
-            if letter and clash.reason.endswith(f"splits dim {dim}"):
-                return f"{clash.reason} ({letter})"
-        return clash.reason
+            if letter and reason.endswith(f"splits dim {dim}"):
+                return f"{reason} ({letter})"
+        return reason
 
     def blocker(self, clash: Clash) -> Link | None:
         """The annotation behind what stood in the way: the one that pins the dim, or the origin of a rival axis."""
-        value, layout, pin = clash.value, self.propagation.layouts[clash.value], self.propagation.pins.get(clash.value)
+        value, pin = clash.value, self.propagation.pins.get(clash.value)
         if clash.reason.startswith(f"dim {clash.dim} is pinned") and pin is not None:
             return self.words.link(Hop("annotation", value, clash.dim, how=pin.how, span=pin.span))
-        for dim, axes in self._rivals(clash, layout):
+        for dim, axes in self._rivals(clash):
             held = next((a for a in axes if a in clash.axes), axes[0])
             return self.words.link(self.chains.proposed(value, dim, held).hops[-1])
         return None
 
-    def _rivals(self, clash: Clash, layout: Layout) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Dims that hold what the proposal needs: another dim with one of its axes, or this dim with others."""
+    def _rivals(self, clash: Clash) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Dims that hold what the proposal needs: this dim with other axes, or another dim with one of its axes."""
+        layout = self.propagation.layouts[clash.value]
+        if clash.reason.startswith(f"dim {clash.dim} is already split"):
+            yield clash.dim, layout.dims[clash.dim]
         for dim, axes in enumerate(layout.dims):
             if dim != clash.dim and set(axes) & set(clash.axes):
                 yield dim, axes
-        if layout.dims[clash.dim]:
-            yield clash.dim, layout.dims[clash.dim]
 
     def asking(self, value: Value, dim: int, axes: tuple[str, ...]) -> Trial | None:
         """What the program would send if an argument were laid out as proposed."""
