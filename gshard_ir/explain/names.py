@@ -12,6 +12,10 @@ from gshard_ir.errors import fail
 from gshard_ir.ir import Function, Module, Value
 
 
+LONGEST = 80
+"""Characters of an unknown name that are compared and shown."""
+
+
 @dataclass(frozen=True)
 class Found:
     """The values that are meant, and the other bindings of the name as ``NAME@LINE``."""
@@ -84,9 +88,15 @@ class Names:
             return fail(f"{self.title} does not compute {name}", None, why)
         known = self.known
         inner = [f"{_callee(v.value)}.{v.name}" for v in self.views if v.inner and v.value.hint]
-        near = nearest(name, [*known, *inner])
+        near = nearest(name[:LONGEST], [*known, *inner])
         told = f"it has {', '.join(known[:12])}{' and more' if len(known) > 12 else ''}"
-        return fail(f"{self.title} has no value {name}", None, told, suggestion=near)
+        return fail(f"{self.title} has no value {_shown(name)}", None, told, suggestion=near)
+
+
+def _shown(name: str) -> str:
+    """A name as it may stand in one line of a diagnostic."""
+    clean = "".join(ch if ch.isprintable() else " " for ch in name)
+    return clean if len(clean) <= LONGEST else f"{clean[:LONGEST]}.."
 
 
 def _callee(value: Value) -> str:

@@ -191,6 +191,9 @@ def test_names() -> None:
         ("top2_gating.g7", "has no value top2_gating.g7", "top2_gating.g"),
         ("sent@3", "does not bind sent on line 3", "sent@21"),
         ("", "has no value", ""),
+        ('h\n"@x', 'has no value h "@x', ""),
+        ("h" * 100_000, f"has no value {'h' * 80}..", ""),
+        ("sent@99999999999", "has no value sent@99999999999", "sent"),
     ],
 )
 def test_unknown_names_offer_the_nearest(layer: gs.Program, name: str, message: str, near: str) -> None:
