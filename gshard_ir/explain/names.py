@@ -11,7 +11,6 @@ from gshard_ir.dump.views import View, Views
 from gshard_ir.errors import fail
 from gshard_ir.ir import Function, Module, Value
 
-
 LONGEST = 80
 """Characters of an unknown name that are compared and shown."""
 
@@ -88,7 +87,7 @@ class Names:
             return fail(f"{self.title} does not compute {name}", None, why)
         known = self.known
         inner = [f"{_callee(v.value)}.{v.name}" for v in self.views if v.inner and v.value.hint]
-        near = nearest(name[:LONGEST], [*known, *inner])
+        near = nearest(name.partition("@")[0][:LONGEST], [*known, *inner])
         told = f"it has {', '.join(known[:12])}{' and more' if len(known) > 12 else ''}"
         return fail(f"{self.title} has no value {_shown(name)}", None, told, suggestion=near)
 
