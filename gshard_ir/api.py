@@ -36,8 +36,8 @@ def compile(
     if not isinstance(path_or_source, str | os.PathLike) or not os.fspath(path_or_source):
         found = "an empty text" if path_or_source == "" else type(path_or_source).__name__
         raise fail(f"a program is a path or the text itself, found {found}", suggestion='gs.compile("moe.gshard")')
-    _check_sizes("mesh", mesh, "{'data': 2, 'expert': 4}")
-    _check_sizes("defines", defines, "{'E': 16}")
+    _check_sizes("mesh", mesh)
+    _check_sizes("defines", defines)
     text = os.fspath(path_or_source)
     if "\n" in text:
         file = SourceFile("<string>", text)
@@ -62,13 +62,20 @@ def check(
     from gshard_ir.frontend.lower import lower
     from gshard_ir.frontend.parser import parse
 
+    _check_sizes("mesh", mesh)
+    _check_sizes("defines", defines)
     module = lower(parse(file), mesh=mesh, defines=defines or {}, entry=entry)
     return Program(file, module, launch_bytes, search)
 
 
-def _check_sizes(name: str, given: object, example: str) -> None:
+def _check_sizes(what: str, given: object) -> None:
+    """Refuse what is no mapping from names."""
+    edit = {"mesh": "mesh={'data': 2, 'expert': 4}", "defines": "defines={'E': 16}"}[what]
     if given is not None and not isinstance(given, Mapping):
-        raise fail(f"{name} maps names to sizes, found {given!r:.60}", suggestion=f"{name}={example}")
+        raise fail(f"{what} maps names to sizes, found {given!r:.60}", suggestion=edit)
+    for key in given or ():
+        if not isinstance(key, str) or not re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII):
+            raise fail(f"{what} maps names to sizes, {key!r:.60} is no name", suggestion=edit)
 
 
 def split_entry(text: str) -> tuple[str, str | None]:

@@ -98,8 +98,17 @@ class _Copy:
         body = self.inliner.flat(callee.name)
         site = self.moved(call.span)
 
+        chains: dict[int, Span] = {}  # the ops of one call share its call stack: it is moved once
+
         def moved(span: Span | None) -> Span | None:
-            return span.called_from(site, callee.name) if span and site else span or site
+            if span is None or site is None:
+                return span or site
+            if span.caller is None:
+                return span.called_from(site, callee.name)
+            key = id(span.caller)
+            if key not in chains:
+                chains[key] = span.caller.called_from(site, callee.name)
+            return replace(span, caller=chains[key])
 
         inner = _Copy({}, moved, self.inliner)
         out: list[Op] = []

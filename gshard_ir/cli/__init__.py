@@ -41,7 +41,8 @@ class _Parser(argparse.ArgumentParser):
         what, word = found[1].replace("COMMAND", "command"), found[2]
         choices = [choice.strip(" '\"") for choice in found[3].split(",")]
         near = nearest(word, choices)
-        raise usage(f"{what} {word}: there is none", f"there are {', '.join(choices)}", suggestion=near or help_)
+        there = f"{help_} lists them" if what == "command" else f"there are {', '.join(choices)}"
+        raise usage(f"{what} {word}: there is none", there, suggestion=near or help_)
 
 
 def parser() -> argparse.ArgumentParser:

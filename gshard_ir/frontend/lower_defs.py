@@ -22,6 +22,7 @@ from gshard_ir.frontend.lower_types import (
     conform,
     parameter,
     spec_leaves,
+    tensors,
 )
 from gshard_ir.frontend.lower_units import Unit, std_program
 from gshard_ir.frontend.lower_values import DefRef, Item, Poisoned, is_static, key_of, leaves, map_leaves, text_of
@@ -324,6 +325,7 @@ class Lowering:
         for param in node.params:
             spec = None if param.type is None else self.resolver(ev).resolve(param.type)
             if spec is not None and not isinstance(spec, StaticSpec):
+                self.budget.spend(param.span, tensors(spec))
                 types = iter([leaf.type for leaf in spec_leaves(spec)])
                 items[param.name] = parameter(spec, lambda types=types: Value(next(types)))  # type: ignore[misc]
             elif param.default is not None:

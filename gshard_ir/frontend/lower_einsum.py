@@ -17,6 +17,7 @@ from gshard_ir.source import Span
 
 EXACT = 6
 """Up to so many operands the cheapest order of contractions is searched, above it chosen step by step."""
+MAX_OPERANDS = 52
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ def _parse(s: Site, text: str, terms: Sequence[Term]) -> tuple[list[Operand], st
     if not arrow:
         raise s.fail("the subscripts do not say the result", "subscripts", suggestion=f'"{text}->{_implicit(text)}"')
     words = left.split(",")
+    if len(words) > MAX_OPERANDS:
+        message = f"{len(words):,} operands, at most {MAX_OPERANDS}"
+        raise s.fail(message, "subscripts", suggestion="several einsums, one after the other")
     if len(words) != len(terms):
         named = f"{len(words)} {'operand' if len(words) == 1 else 'operands'}"
         raise s.fail(f"the subscripts name {named}, found {len(terms)}", "subscripts")

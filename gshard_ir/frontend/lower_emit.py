@@ -23,8 +23,8 @@ FREE = frozenset({"constant", "iota", "broadcast", "reshape"})
 
 
 def show(shape: Sequence[int]) -> str:
-    """Write a shape as ``[2,3]``."""
-    return f"[{','.join(map(str, shape))}]"
+    """Write a shape as ``[2,3]``, a size of many digits as ``10**298``."""
+    return f"[{','.join(str(n) if abs(n) < 10**20 else f'about 10**{len(str(abs(n))) - 1}' for n in shape)}]"
 
 
 def check_shape(shape: Sequence[int], span: Span | None) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class OutOfBudgetError(GShardError):
 class Budget:
     """Work left for one program: it stops unrolled loops and families of defs that would grow without end."""
 
-    def __init__(self, steps: int = 100_000) -> None:
+    def __init__(self, steps: int = 50_000) -> None:
         self.limit = self.left = steps
 
     def spend(self, span: Span | None, steps: int = 1) -> None:

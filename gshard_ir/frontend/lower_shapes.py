@@ -12,6 +12,9 @@ from gshard_ir.frontend.lower_values import Item, describe, text_of
 from gshard_ir.ir import Value
 from gshard_ir.types import KEY
 
+MAX_PARTS = 1_000
+"""Most tensors that one operation puts together."""
+
 
 @builtin("reshape(a, shape)")
 def _reshape(s: Site) -> Item:
@@ -110,6 +113,8 @@ def _parts(s: Site, arg: str) -> list[Term]:
     if not isinstance(item, tuple) or not item:
         edit = f"[{text_of(s.where(arg))}]" if isinstance(item, Value) else "[a, b]"
         raise s.fail(f"{arg} must be a list of tensors, found {describe(item)}", arg, suggestion=edit)
+    if len(item) > MAX_PARTS:
+        raise s.fail(f"{len(item):,} tensors, at most {MAX_PARTS:,}", arg, suggestion="a tensor with one more dim")
     for part in item:
         if not isinstance(part, Value):
             raise s.fail(f"{arg} must be a list of tensors, it holds {describe(part)}", arg)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from gshard_ir.errors import Diagnostic, GShardError, fail
@@ -20,6 +21,8 @@ from gshard_ir.types import DTYPES, KEY, TensorType
 
 STATIC_KINDS: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
 """Types of compile-time parameters."""
+MAX_TENSORS = 10_000
+"""Most tensors in a struct: structs of structs double with every level."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ class StructType:
     name: str
     fields: Mapping[str, Spec]
 
+    @cached_property
+    def tensors(self) -> int:
+        """How many tensors one of it holds."""
+        return sum(map(tensors, self.fields.values()))
+
 
 Spec: TypeAlias = TensorSpec | StructSpec | TupleSpec | StaticSpec
 
@@ -112,9 +120,14 @@ class Resolver:
             return StaticSpec(node.name)
         struct = self.struct(node.name, node.span)
         sizes, dims, placed = self._dims(node.stack)
+        if struct.tensors > MAX_TENSORS:
+            message = f"struct {node.name} holds {struct.tensors:,} tensors, at most {MAX_TENSORS:,}"
+            raise fail(message, node.span, suggestion="T[n] for a stack of n: each tensor of T gains a dim")
         spec = StructSpec(struct, check_shape(sizes, node.span), dims, placed)
-        if spec.stack and any(leaf.type.dtype == KEY for leaf in spec_leaves(replace(spec, stack=()))):
-            raise fail(f"{node.name} holds a random key and cannot be stacked", node.span)
+        for leaf in spec_leaves(spec) if spec.stack else ():
+            if leaf.type.dtype == KEY:
+                raise fail(f"{node.name} holds a random key and cannot be stacked", node.span)
+            check_shape(leaf.type.shape, node.span)
         return spec
 
     def _tensor(self, node: ast.TensorTypeExpr, actual: Item) -> Spec:
@@ -160,6 +173,13 @@ class Resolver:
             placed += refs
             shardings.append(DimSharding(tuple(r for r, _ in refs), dim.open, dim.round))
         return tuple(sizes), tuple(shardings), tuple(placed)
+
+
+def tensors(spec: Spec) -> int:
+    """Count the tensors of a type, without going through them."""
+    if isinstance(spec, StructSpec):
+        return spec.struct.tensors
+    return sum(map(tensors, spec.items)) if isinstance(spec, TupleSpec) else isinstance(spec, TensorSpec)
 
 
 def rest_dim(node: ast.TensorTypeExpr) -> int:

@@ -128,7 +128,9 @@ def key_of(item: Item) -> object:
 
 
 def count(item: Item, limit: int) -> int:
-    """Count the parts of nested tuples, giving up past ``limit``: parts that are shared count each time."""
+    """Count the parts of nested tuples and structs, giving up past ``limit``: shared parts count each time."""
+    if isinstance(item, StructValue):
+        return item.type.tensors
     if not isinstance(item, tuple):
         return 1
     total = 0

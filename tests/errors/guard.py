@@ -9,7 +9,6 @@ import keyword
 import re
 import resource
 import signal
-import time
 import tokenize
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,17 +30,17 @@ class TooSlowError(BaseException):
 
 
 @contextmanager
-def limits() -> Iterator[None]:
-    """Let a block use at most SECONDS of processor time and MEGABYTES more memory than there is now."""
+def limits(seconds: float = SECONDS) -> Iterator[None]:
+    """Let a block use so much processor time, and MEGABYTES more memory than there is now."""
 
     def stop(_: int, __: FrameType | None) -> None:
-        raise TooSlowError(f"more than {SECONDS} s of processor time")
+        raise TooSlowError(f"more than {seconds} s of processor time")
 
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     before = signal.signal(signal.SIGVTALRM, stop)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEGABYTES * 2**20, hard))
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
@@ -51,13 +50,18 @@ def limits() -> Iterator[None]:
 
 
 def attempt(
-    data: bytes | str, *, mesh: Mapping[str, int] | None = None, defines: Mapping[str, int] | None = None
+    data: bytes | str,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    defines: Mapping[str, int] | None = None,
+    seconds: float = SECONDS,
+    name: str = "hostile.gshard",
 ) -> tuple[str, ...]:
     """Take a text as far as it goes; return the emitted files, or nothing when diagnostics refused it."""
     try:
-        with limits():
+        with limits(seconds):
             raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-            program = check(decode("hostile.gshard", raw), mesh=mesh, defines=defines)
+            program = check(decode(name, raw), mesh=mesh, defines=defines)
             files = tuple(program.emit(target) for target in TARGETS)
     except GShardError as error:
         refused = error
@@ -82,7 +86,7 @@ FUNCTIONS = frozenset(
 METHODS = frozenset(
     {
         "astype", "reshape", "transpose", "T", "shape", "dtype", "ndim", "size", "at", "set", "add", "values", "items",
-        "devices", "axis_names", "normal", "integers", "append", "index",
+        "devices", "axis_names", "normal", "integers", "append", "index", "ravel",
     }
 )  # fmt: skip
 TEXTS = re.compile(
@@ -153,8 +157,3 @@ def _check_names(function: ast.FunctionDef) -> None:
     shadowed = (set(bound) - {"mesh"}) & (MODULE_NAMES | set(dir(builtins)) | {*keyword.kwlist, *keyword.softkwlist})
     assert not shadowed, f"{function.name} binds {sorted(shadowed)}"
     assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in bound)
-
-
-def processor_seconds() -> float:
-    """Processor time of this process so far."""
-    return time.process_time()
