@@ -38,6 +38,12 @@ def _member(f: Found) -> str:
     return "top2_gating" if _module(f) == "std.moe" else "layer_norm"
 
 
+def _grouped(f: Found) -> str:
+    """The line with its result types in ( )."""
+    head, arrow, types = f.edited(",").rstrip(":").partition("->")
+    return f"{head}-> ({types.strip()}):" if arrow else "-> (f32[8], f32[])"
+
+
 def _naming(f: Found) -> bool:
     """Whether only a name may stand here."""
     return (
@@ -249,7 +255,7 @@ _HEADERS: Final = (
     Mistake(
         "several results stand in ( )",
         lambda f: f.starter == "DEF" and f.type == "COMMA" and not f.brackets and "COLON" in f.expected,
-        lambda f: "{} -> ({}):".format(*f.edited(",").rstrip(":").split(" -> ", 1)),
+        _grouped,
         ("def f(x: f32[8]) -> f32[8], f32[]:\n    return x\n",),
     ),
     Mistake(

@@ -93,7 +93,7 @@ _TYPES: Final = (
             and "AT" in f.before
             and "DOT" not in f.expected
         ),
-        lambda f: f.edited(f":(1){f.text(1)}", 0, 1) if f.type == "COLON" else f.edited(f":(1){f.text(1)}", 0, 2),
+        lambda f: f.edited(f":(1){f.text(1)}", 0, 1 if f.type == "COLON" else 2) if f.following == "INT" else ":(1)2",
         ("def f(x: f32[64@model:2]):\n    return x\n", "def f(x: f32[64@model(2)]):\n    return x\n"),
     ),
     Mistake(
@@ -158,7 +158,7 @@ _EXPRESSIONS: Final = (
     Mistake(
         "comparisons are not chained",
         lambda f: f.type in COMPARISONS and not f.expected & COMPARISONS and f.after_value,
-        lambda f: f.after(f" and {f.text(-1)}") if f.before[-2] in COMPARISONS else "a < b and b < c",
+        lambda f: f.after(f" and {f.text(-1)}") if COMPARISONS & {*f.before[-2:-1]} else "a < b and b < c",
         (body("y = 0 < a < 3"), body("if a == b == c:", "    y = x")),
     ),
     Mistake(

@@ -172,8 +172,9 @@ class Found:
 
     def edited(self, new: str, first: int = 0, last: int = 0) -> str:
         """The line with the tokens from ``first`` to ``last`` places away replaced by ``new``."""
-        start, end = self.tokens[self.at + first].start_pos, self.tokens[self.at + last].end_pos
-        return self._line_with(new, start or 0, end or 0)
+        start = self.tokens[max(self.at + first, 0)].start_pos
+        end = self.tokens[min(self.at + last, len(self.tokens) - 1)].end_pos
+        return self._line_with(new, start or 0, max(start or 0, end or 0))
 
     def after(self, new: str) -> str:
         """The line with ``new`` right behind the token before this one."""
