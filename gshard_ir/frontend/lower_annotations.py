@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from gshard_ir.errors import fail
 from gshard_ir.frontend import ast
 from gshard_ir.frontend.lower_arguments import bind_arguments
-from gshard_ir.frontend.lower_axes import Placed, axes_of_size, device_order, make_sharding, mesh_order, resolve_axis
+from gshard_ir.frontend.lower_axes import (
+    Placed,
+    axes_of_size,
+    device_order,
+    in_order,
+    make_sharding,
+    mesh_order,
+    resolve_axis,
+)
 from gshard_ir.frontend.lower_consts import whole
 from gshard_ir.frontend.lower_emit import show
 from gshard_ir.frontend.lower_values import Item, StructValue, describe, nearest, text_of
@@ -190,7 +198,7 @@ def _shard_devices(ev: Evaluator, node: ast.Call, x: Value, layout: ast.Expr, or
         _check_pieces(ev, tiles, layout.span)
         axes = mesh_order(ev.mesh, tiles, layout.span)
     else:
-        devices, places = _integers(ev, order, "devices", 0)
+        devices, places = _integers(ev, order, "devices", 0, in_order(ev.mesh))
         axes = device_order(ev.mesh, tiles, devices, order.span, places)
     placed = [(ref, layout.span) for refs in axes for ref in refs]
     dims = [DimSharding(refs, open=False) for refs in axes]
@@ -215,11 +223,11 @@ def _check_pieces(ev: Evaluator, tiles: Sequence[int], span: Span) -> None:
     )
 
 
-def _integers(ev: Evaluator, node: ast.Expr, what: str, low: int) -> tuple[list[int], list[Span]]:
+def _integers(ev: Evaluator, node: ast.Expr, what: str, low: int, edit: str = "[2, 4]") -> tuple[list[int], list[Span]]:
     """Return a list of integers and where each is written."""
     item = ev.eval(node)
     if not isinstance(item, tuple):
-        raise fail(f"{what} must be a list of integers, found {describe(item)}", node.span, suggestion="[2, 4]")
+        raise fail(f"{what} must be a list of integers, found {describe(item)}", node.span, suggestion=edit)
     spans = [i.span for i in node.items] if isinstance(node, ast.ListExpr | ast.Tuple) else [node.span] * len(item)
     return [whole(i, what, s, low=low) for i, s in zip(item, spans, strict=True)], spans
 

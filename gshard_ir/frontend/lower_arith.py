@@ -150,7 +150,8 @@ def integer_power(emit: Emitter, x: Value, n: int, span: Span, text: str) -> Val
     ``text`` is how the source writes ``x``.
     """
     if x.dtype == BOOL or x.dtype == KEY:
-        raise fail(f"** takes numbers, found {x.dtype}", span)
+        edit = f"cast({text}, i32) ** {n}" if x.dtype == BOOL else None
+        raise fail(f"** takes numbers, found {x.dtype}", span, suggestion=edit)
     if n < 0 and not x.dtype.is_float:
         edit = f"cast({text}, f32) ** {n}"
         raise fail(f"an integer tensor to the negative power {n}", span, suggestion=edit)

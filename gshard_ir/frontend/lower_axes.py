@@ -147,7 +147,7 @@ def device_order(
     pieces = math.prod(tiles)
     if len(devices) != pieces:
         message = f"{show(tiles)} makes {pieces} pieces, devices lists {len(devices)}"
-        raise fail(message, span, suggestion=_in_order(mesh) if pieces == mesh.devices else None)
+        raise fail(message, span, suggestion=in_order(mesh) if pieces == mesh.devices else None)
     if pieces != mesh.devices:
         raise fail(
             f"{pieces} pieces for {mesh.devices} devices: each device holds exactly one",
@@ -160,7 +160,7 @@ def device_order(
             f"the first piece is on device {devices[0]}",
             span,
             "axes always give the first piece to device 0; an order that starts elsewhere has no axes",
-            suggestion=_in_order(mesh),
+            suggestion=in_order(mesh),
         )
     found = []
     stride = pieces
@@ -211,7 +211,7 @@ def mesh_order(mesh: Mesh, tiles: Sequence[int], span: Span) -> list[tuple[AxisR
     return found
 
 
-def _in_order(mesh: Mesh) -> str:
+def in_order(mesh: Mesh) -> str:
     """Return a device order that every mesh allows, as a suggestion."""
     return f"[{', '.join(map(str, range(mesh.devices)))}]" if mesh.devices <= 16 else "leave devices= out"
 
@@ -232,7 +232,7 @@ def _dim_axes(mesh: Mesh, line: Sequence[int], dim: int, span: Span) -> tuple[Ax
                 span,
                 f"its pieces are on devices {', '.join(map(str, line[:16]))}{', ..' * (n > 16)}",
                 f"neighbours along the axes are {_strides(mesh)} apart",
-                suggestion=_in_order(mesh),
+                suggestion=in_order(mesh),
             )
         whole = run == mesh.size(axis)
         found.append(AxisRef(axis) if whole else AxisRef(axis, _pre(mesh, axis, stride, run), run))
@@ -297,5 +297,5 @@ def _check_order(
                 span,
                 f"its first pieces lie along {names}, which gives piece {index} to device {device}",
                 f"the list gives it piece {piece}",
-                suggestion=_in_order(mesh),
+                suggestion=in_order(mesh),
             )

@@ -22,6 +22,7 @@ from gshard_ir.frontend.lower_types import (
     conform,
     parameter,
     spec_leaves,
+    spreads,
     tensors,
 )
 from gshard_ir.frontend.lower_units import Unit, std_program
@@ -187,6 +188,10 @@ class Lowering:
     def _checked(self, emit: Emitter, callee: Evaluator, param: ast.Param, item: Item, owner: str, span: Span) -> Item:
         if param.type is None or (item is None and isinstance(param.default, ast.NoneLit)):
             return item
+        least = len(param.type.dims) - 1 if isinstance(param.type, ast.TensorTypeExpr) and spreads(param.type) else 0
+        if isinstance(item, Value) and item.type.rank < least:
+            note = f"its type is {text_of(param.type.span)}"
+            raise fail(f"{owner}: {param.name} is {item.type}, expected {least} dims or more", span, note)
         spec = self.resolver(callee).resolve(param.type, item)
         return conform(emit, item, spec, f"{owner}: {param.name}", span)
 

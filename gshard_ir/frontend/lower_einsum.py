@@ -101,7 +101,8 @@ def _spell_ellipsis(s: Site, operands: list[Operand], result: str) -> tuple[list
     """Replace ``...`` by spare letters, one per dim it stands for; dims of size 1 that broadcast are dropped."""
     if not any("..." in o.letters for o in operands):
         if "..." in result:
-            raise s.fail("the result has ... but no operand has", "subscripts")
+            edit = f'"{",".join(o.letters for o in operands)}->{result.replace("...", "")}"'
+            raise s.fail("the result has ... but no operand has", "subscripts", suggestion=edit)
         return operands, result
     if "..." not in result:
         text = ",".join(o.letters for o in operands)

@@ -195,7 +195,8 @@ class Evaluator:
         entries = [self._entry(e) for e in node.items]
         if isinstance(item, tuple):
             if len(entries) != 1:
-                raise fail(f"{text} is a tuple: it takes one integer or slice", node.span)
+                edit = f"{text}[{text_of(node.items[0].span) if node.items else 0}]"
+                raise fail(f"{text} is a tuple: it takes one integer or slice", node.span, suggestion=edit)
             return index_tuple(item, entries[0], text)
         if isinstance(item, StructValue):
             return self._unstacked(node, item, entries, text)
@@ -209,7 +210,7 @@ class Evaluator:
     def _unstacked(self, node: ast.Subscript, item: StructValue, entries: Sequence[Entry], text: str) -> Item:
         """Take one struct out of a stack: every leaf loses its leading dim."""
         if not item.stack:
-            raise fail(f"{text} is one {item.type.name}, not a stack of them", node.span)
+            raise fail(f"{text} is one {item.type.name}, not a stack of them", node.span, suggestion=text)
         if len(entries) != 1 or not isinstance(entries[0].item, int) or isinstance(entries[0].item, bool):
             raise fail(
                 f"a stack of {item.type.name} takes one compile-time integer", node.span, suggestion=f"{text}[0]"

@@ -150,11 +150,12 @@ def _stack(s: Site) -> Item:
 def _pad(s: Site) -> Item:
     x, value = s.tensor("array"), s.args["constant_values"]
     if s.args["mode"] != "constant":
-        raise s.fail(f'mode must be "constant", found {describe(s.args["mode"])}', "mode")
+        raise s.fail(f'mode must be "constant", found {describe(s.args["mode"])}', "mode", suggestion='"constant"')
     if not isinstance(value, int | float):
         raise s.fail(f"constant_values must be a compile-time number, found {describe(value)}", "constant_values")
     if (isinstance(value, float) and x.dtype.is_integer) or (isinstance(value, bool) and x.dtype.is_numeric):
-        raise s.fail(f"{value} does not adapt to {x.dtype}", "constant_values", suggestion=f"{int(value)}")
+        edit = f"{int(value)}" if math.isfinite(value) else None
+        raise s.fail(f"{value} does not adapt to {x.dtype}", "constant_values", suggestion=edit)
     counts = _pad_counts(s, x)
     low, high = tuple(a for a, _ in counts), tuple(b for _, b in counts)
     if not any(low) and not any(high):

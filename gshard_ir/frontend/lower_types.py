@@ -126,7 +126,8 @@ class Resolver:
         spec = StructSpec(struct, check_shape(sizes, node.span), dims, placed)
         for leaf in spec_leaves(spec) if spec.stack else ():
             if leaf.type.dtype == KEY:
-                raise fail(f"{node.name} holds a random key and cannot be stacked", node.span)
+                edit = "a key beside it, and fold_in(key, i)"
+                raise fail(f"{node.name} holds a random key and cannot be stacked", node.span, suggestion=edit)
             check_shape(leaf.type.shape, node.span)
         return spec
 
@@ -142,7 +143,7 @@ class Resolver:
                 suggestion="remove it",
             )
         dims = node.dims
-        if any(d.size is None for d in dims):
+        if spreads(node):
             dims = self._spread(node, actual)
         sizes, shardings, placed = self._dims(dims)
         forbidden = tuple((resolve_axis(self.mesh, a.name, a.span, a.pre, a.size), a.span) for a in node.forbidden)
@@ -155,9 +156,7 @@ class Resolver:
         at = rest_dim(node)
         if not isinstance(actual, Value):
             raise fail("... needs an argument to take its dims from", node.span, suggestion="write the sizes")
-        missing = actual.type.rank - (len(node.dims) - 1)
-        if missing < 0:
-            raise fail(f"expected at least {len(node.dims) - 1} dims, found {actual.type}", node.span)
+        missing = max(actual.type.rank - (len(node.dims) - 1), 0)
         rest = tuple(
             ast.DimExpr(ast.Number(n, span=node.span), span=node.dims[at].span) for n in actual.shape[at : at + missing]
         )
@@ -180,6 +179,11 @@ def tensors(spec: Spec) -> int:
     if isinstance(spec, StructSpec):
         return spec.struct.tensors
     return sum(map(tensors, spec.items)) if isinstance(spec, TupleSpec) else isinstance(spec, TensorSpec)
+
+
+def spreads(node: ast.TensorTypeExpr) -> bool:
+    """Tell whether one of the dims is ``...``."""
+    return any(d.size is None for d in node.dims)
 
 
 def rest_dim(node: ast.TensorTypeExpr) -> int:
