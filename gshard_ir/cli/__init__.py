@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gshard_ir.cli import check, compare, compile, dump, explain, layout, run, verify  # noqa: A004  (the subcommand's name)
+from gshard_ir.cli import check, compare, compile, completion, diff, dump, explain, layout, run, verify  # noqa: A004  (the subcommand's name)
 from gshard_ir.cli.output import Output
 from gshard_ir.cli.usage import UsageError, usage
 from gshard_ir.data import nearest
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="store_true", help="print the version and stop")
     commands = made.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    for module in (check, dump, compile, run, verify, explain, compare, layout):
+    for module in (check, dump, compile, run, verify, explain, compare, diff, layout, completion):
         module.add(commands)
     return made
 

@@ -14,6 +14,7 @@ import numpy as np
 from gshard_ir.cli import inputs
 from gshard_ir.cli.options import Commands, command, open_program
 from gshard_ir.cli.output import Output, claim, claim_folder, reason, write
+from gshard_ir.cli.progress import Progress
 from gshard_ir.cli.usage import UsageError, usage
 from gshard_ir.dump.table import Column, Segment, line, table
 from gshard_ir.errors import GShardError
@@ -71,7 +72,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
     args = inputs.collect(program.lowered.main, options.inputs, options.seed, out)
     _ = program.source
     set_up(devices)
-    results = program.executable(*args)
+    with Progress(f"run {program.title}, mesh {program.lowered.mesh}"):
+        results = program.executable(*args)
     _show(program, names, results, out, options)
     if options.output:
         _save(options.output, names, results, force=options.force)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gshard_ir.cli import inputs
 from gshard_ir.cli.options import Commands, command, open_program
 from gshard_ir.cli.output import Output
+from gshard_ir.cli.progress import Progress
 from gshard_ir.cli.run import add_inputs, enough, set_up
 from gshard_ir.dump.table import Column, Line, Segment, line, table
 from gshard_ir.program import Program
@@ -61,7 +62,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
     good = True
     for i, program in enumerate(programs):
         args = inputs.collect(program.lowered.main, options.inputs, options.seed, out if i == 0 else None)
-        verdict = verify(program, args, jax=not options.no_jax)
+        with Progress(f"verify {program.title}, mesh {program.lowered.mesh}"):
+            verdict = verify(program, args, jax=not options.no_jax)
         good &= verdict.agrees
         documents.append(_data(program, verdict))
         if not out.json:

@@ -141,15 +141,17 @@ class ValueLayout:
 
 
 def find(rows: Sequence[Row], name: str, mesh: Mesh, title: str) -> list[ValueLayout]:
-    """Return the layouts of every value called ``name``, or ``name@line``: the entry's own, else those of called defs.
+    """Return the layouts of every value called ``name``, ``name@line`` or ``callee.name``.
 
-    A result counts as a value of its own name, where it is not the value that is shown already.
-    Raises ``GShardError``, with the nearest name, when there is none.
+    Values of the entry's own hide those of called defs. A result counts as a value of its own name, where it is
+    not the value that is shown already. Raises ``GShardError``, with the nearest name, when there is none.
     """
     wanted, at = name, None
     if matched := re.fullmatch(r"(.+)@(\d{1,9})", name):
         wanted, at = matched[1], int(matched[2])
     named = [r for r in rows if r.view.name in (wanted, f"-> {wanted}")]
+    if not named:
+        named = [r for r in rows if r.view.callee and f"{r.view.callee}.{r.view.name}" == wanted]
     found = [r for r in named if at is None or r.view.line == at]
     if not found:
         raise _no_value(rows, named, wanted, at, title)

@@ -49,7 +49,7 @@ class Row:
         """Return the row as plain data."""
         view = self.view
         fields: dict[str, object] = {"line": view.line, "name": view.name, "role": self.role, "global": self.whole}
-        fields |= {"local": self.local, "where": view.where, "inner": view.inner}
+        fields |= {"local": self.local, "where": view.where, "def": view.callee, "inner": view.inner}
         return fields | {"collective": self.collective.as_json() if self.collective else None}
 
 
@@ -82,7 +82,7 @@ class _Walk:
         yield from self.exchanges(None)
         for value, name, held in zip(function.results, function.result_names, self.returned, strict=True):
             view = self.views.of(value)
-            shown = View(value, f"-> {name}" if name else "->", view.line, view.where, False)
+            shown = View(value, f"-> {name}" if name else "->", view.line, view.where, False, view.callee)
             yield self.row(shown, held, None, "result")
 
     def shown(self, op: Op, value: Value) -> bool:
@@ -105,7 +105,8 @@ class _Walk:
         """Rows of the copies that are made for one op, or for the results."""
         for op, comm, collective in self.comms.get(consumer, ()):
             moved = self.views.of(comm.value)
-            view = View(comm.value, collective.value, collective.line, collective.where, moved.inner)
+            place = collective.line, collective.where, moved.inner, collective.callee
+            view = View(comm.value, collective.value, *place)
             yield self.row(view, op.result, collective, "copy")
 
 

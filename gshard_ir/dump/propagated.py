@@ -64,7 +64,7 @@ class Row:
         """Return the row as plain data."""
         view = self.view
         fields: dict[str, object] = {"line": view.line, "name": view.name, "global": self.layout, "where": view.where}
-        return fields | {"inner": view.inner, "why": [w.as_json() for w in self.whys]}
+        return fields | {"def": view.callee, "inner": view.inner, "why": [w.as_json() for w in self.whys]}
 
 
 class Causes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gshard_ir.dump.views import callee_of, line_of, where_of
 from gshard_ir.ir import Op
 from gshard_ir.mesh import Mesh
 from gshard_ir.passes.traffic import of_module
 from gshard_ir.pipeline import Compiled
-from gshard_ir.reasons import names_of, short
+from gshard_ir.reasons import names_of
 from gshard_ir.sharding import Layout
 
 
@@ -17,7 +18,8 @@ class Collective:
     """One collective as it runs.
 
     ``sent`` is what leaves each device, in bytes; ``detail`` says which dims or which reduction; ``value``
-    is the tensor that it moves, ``line`` the line of the entry file and ``where`` the innermost place.
+    is the tensor that it moves, ``line`` the line of the entry file, ``where`` the innermost place and
+    ``callee`` the def there; both are empty in the entry itself.
     """
 
     kind: str
@@ -28,6 +30,7 @@ class Collective:
     line: int
     where: str
     reason: str
+    callee: str = ""
 
     def __str__(self) -> str:
         words = [self.kind, self.detail, "over", self.axes] if self.kind == "all_reduce" else [self.kind, self.axes]
@@ -38,7 +41,7 @@ class Collective:
         """Return the fields as plain data."""
         fields: dict[str, object] = {"kind": self.kind, "axes": self.axes, "detail": self.detail}
         fields |= {"bytes": number(self.sent), "value": self.value, "line": self.line}
-        return fields | {"where": self.where, "reason": self.reason}
+        return fields | {"where": self.where, "def": self.callee, "reason": self.reason}
 
 
 @dataclass(frozen=True)
@@ -109,12 +112,9 @@ def traffic_of(compiled: Compiled, reasons: dict[Op, str]) -> Traffic:
     for op, moved in of_module(compiled.partitioned.module):
         span, hint = op.result.span or op.span, op.result.hint
         value = hint or (names[comms[op].value] if op in comms else f"({op.name})")
-        line = span.outermost().line if span is not None else 0
-        where = short(span) if span is not None and span.caller is not None else ""
+        place = line_of(span), where_of(span), reasons.get(op, ""), callee_of(span)
         axes = mesh.show_axes(moved.axes) if moved.axes else ""
-        found.append(
-            Collective(op.name, axes, detail_of(op, mesh), moved.sent, value, line, where, reasons.get(op, ""))
-        )
+        found.append(Collective(op.name, axes, detail_of(op, mesh), moved.sent, value, *place))
     return Traffic(str(mesh), tuple(found))
 
 

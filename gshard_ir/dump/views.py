@@ -11,13 +11,17 @@ from gshard_ir.source import Span
 
 @dataclass(frozen=True)
 class View:
-    """A named value of the flat program. ``inner``: it lives inside an inlined def and nobody outside named it."""
+    """A named value of the flat program, made in ``callee`` (empty for the entry).
+
+    ``inner``: it lives inside that inlined def and nobody outside named it.
+    """
 
     value: Value
     name: str
     line: int
     where: str
     inner: bool
+    callee: str = ""
 
 
 class Views:
@@ -30,7 +34,8 @@ class Views:
     def of(self, value: Value) -> View:
         """Describe one value."""
         inner = value.span is not None and value.span.caller is not None and value not in self.returned
-        return View(value, self.names[value], line_of(value.span), where_of(value.span), inner)
+        place = line_of(value.span), where_of(value.span), inner, callee_of(value.span)
+        return View(value, self.names[value], *place)
 
 
 def line_of(span: Span | None) -> int:
@@ -41,6 +46,11 @@ def line_of(span: Span | None) -> int:
 def where_of(span: Span | None) -> str:
     """Return ``std/moe.gshard:31`` for a place inside an inlined def, else nothing."""
     return short(span) if span is not None and span.caller is not None else ""
+
+
+def callee_of(span: Span | None) -> str:
+    """Return the name of the inlined def that ``span`` lies in, else nothing."""
+    return span.callee or "" if span is not None and span.caller is not None else ""
 
 
 def _returned(lowered: Module, flat: Function) -> set[Value]:

@@ -70,7 +70,7 @@ def test_the_op_that_is_added() -> None:
 
 def test_blocks_are_of_known_kinds() -> None:
     for block in ALL:
-        known = ("gshard", "console", "python", "pycon", "sh", "")
+        known = ("gshard", "console", "python", "pycon", "sh", "json", "")
         assert block.language in known, f"{block.place}: {block.language} is not tested"
         assert block.language or block.document.name in TESTED_ELSEWHERE, f"{block.place}: say what the block holds"
 
