@@ -52,8 +52,13 @@ def inexact_binary(s: State) -> Value | None:
     y = None if x is None else partner(s, x)
     if x is None or y is None or s.exact_only:
         return None
+    name = s.pick(["div", "pow", "rem", "mod", "floor_div"])
+    if name == "div":
+        # Linear in x: a pending x is divided piece by piece, and only quotients that are exact add up to the same.
+        power = s.builder("select", s.builder("gt", y, splat(s, 0.0, y)), splat(s, 2.0, y), splat(s, -0.5, y))
+        return s.add(name, x, power, fact=Fact(2 * s.facts[x].bound, s.facts[x].grain + 1))
     divisor = s.builder("max", s.builder("abs", y), splat(s, 0.5, y))
-    z = s.add(s.pick(["div", "pow", "rem", "mod", "floor_div"]), x, divisor)
+    z = s.add(name, x, divisor)
     return None if z is None else squash(s, z)
 
 
