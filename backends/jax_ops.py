@@ -105,6 +105,19 @@ def _unary(name: str) -> Renderer:
     return render
 
 
+def _in_f32(name: str) -> Renderer:
+    """A function that XLA computes badly in 16 bits: there it is computed in f32 and rounded once."""
+
+    def render(_: Context, op: Op, operands: Sequence[Code]) -> Code:
+        x, dtype = strong(operands[0]), op.result.dtype
+        text = f"{name}({x.text})"
+        if dtype.itemsize == 2:
+            text = f"{name}({x.atom}.astype(jnp.float32)).astype({jnp_dtype(dtype)})"
+        return Code(text, x.shape, dtype)
+
+    return render
+
+
 def _prefix(sign: str) -> Renderer:
     def render(_: Context, op: Op, operands: Sequence[Code]) -> Code:
         x = strong(operands[0])
@@ -343,9 +356,30 @@ TABLE: dict[str, Renderer] = {
     "sin": _unary("jnp.sin"),
     "cos": _unary("jnp.cos"),
     "logistic": _unary("lax.logistic"),
+    "tan": _unary("jnp.tan"),
+    "asin": _unary("jnp.arcsin"),
+    "acos": _unary("jnp.arccos"),
+    "atan": _unary("jnp.arctan"),
+    "sinh": _unary("jnp.sinh"),
+    "cosh": _unary("jnp.cosh"),
+    "asinh": _unary("jnp.arcsinh"),
+    "acosh": _unary("jnp.arccosh"),
+    "atanh": _unary("jnp.arctanh"),
+    "exp2": _in_f32("jnp.exp2"),
+    "log2": _unary("jnp.log2"),
+    "log10": _unary("jnp.log10"),
+    "cbrt": _unary("jnp.cbrt"),
+    "erf": _unary("lax.erf"),
+    "erfc": _unary("lax.erfc"),
+    "erf_inv": _unary("lax.erf_inv"),
+    "lgamma": _unary("lax.lgamma"),
+    "digamma": _unary("lax.digamma"),
+    "population_count": _unary("lax.population_count"),
+    "clz": _unary("lax.clz"),
     "floor": _unary("jnp.floor"),
     "ceil": _unary("jnp.ceil"),
     "round": _unary("jnp.round"),
+    "trunc": _unary("jnp.trunc"),
     "is_finite": _unary("jnp.isfinite"),
     "is_nan": _unary("jnp.isnan"),
     "add": _infix("+", SUM),
@@ -357,7 +391,15 @@ TABLE: dict[str, Renderer] = {
     "pow": _infix("**", POWER),
     "max": _call("jnp.maximum"),
     "min": _call("jnp.minimum"),
+    "fmax": _call("jnp.fmax"),
+    "fmin": _call("jnp.fmin"),
+    "atan2": _call("jnp.arctan2"),
+    "hypot": _call("jnp.hypot"),
+    "logaddexp": _call("jnp.logaddexp"),
     "rem": _strict_call("lax.rem"),
+    "shift_left": _strict_call("lax.shift_left"),
+    "shift_right_logical": _strict_call("lax.shift_right_logical"),
+    "shift_right_arithmetic": _strict_call("lax.shift_right_arithmetic"),
     "and": _infix("&", AND),
     "or": _infix("|", OR),
     "xor": _infix("^", XOR),

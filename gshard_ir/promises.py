@@ -55,10 +55,12 @@ def hostile(type_: TensorType, rng: np.random.Generator, *, wild: bool) -> Array
 
 
 def _spread(type_: TensorType, rng: np.random.Generator) -> Array:
-    """Draw over the whole range of integers, or floats with all bits of the mantissa in use, some beyond f16."""
+    """Draw over the whole range of integers, half of them small; or floats of full mantissas, some beyond f16."""
     if type_.dtype.is_integer:
         info = np.iinfo(type_.dtype.numpy())
-        return np.asarray(rng.integers(info.min, info.max, type_.shape, type_.dtype.numpy(), endpoint=True))
+        wide = rng.integers(info.min, info.max, type_.shape, type_.dtype.numpy(), endpoint=True)
+        small = rng.integers(0, 6, type_.shape, type_.dtype.numpy())
+        return np.asarray(np.where(rng.random(type_.shape) < 0.5, wide, small))
     scale = 1.0 if type_.dtype == F16 else 2.0**16
     return np.asarray(scale * rng.standard_normal(type_.shape)).astype(type_.dtype.numpy())
 

@@ -186,7 +186,11 @@ def unary(emit: Emitter, op: str, a: Term, span: Span) -> Item:
 STATIC_MATH: dict[str, Callable[[float], float]] = {
     "exp": math.exp, "expm1": math.expm1, "log": math.log, "log1p": math.log1p, "sqrt": math.sqrt,
     "rsqrt": lambda a: 1 / math.sqrt(a), "tanh": math.tanh, "sin": math.sin, "cos": math.cos,
-    "floor": lambda a: float(math.floor(a)), "ceil": lambda a: float(math.ceil(a)), "round": lambda a: float(round(a)),
+    "tan": math.tan, "asin": math.asin, "acos": math.acos, "atan": math.atan, "sinh": math.sinh, "cosh": math.cosh,
+    "asinh": math.asinh, "acosh": math.acosh, "atanh": math.atanh, "exp2": lambda a: 2.0**a, "log2": math.log2,
+    "log10": math.log10, "cbrt": math.cbrt, "erf": math.erf, "erfc": math.erfc, "lgamma": math.lgamma,
+    "trunc": lambda a: float(math.trunc(a)), "floor": lambda a: float(math.floor(a)),
+    "ceil": lambda a: float(math.ceil(a)), "round": lambda a: float(round(a)),
 }  # fmt: skip
 """Element-wise functions that also apply to compile-time numbers."""
 
@@ -207,7 +211,7 @@ def function(emit: Emitter, op: str, name: str, a: Term, span: Span) -> Item:
         field = next((path for path, _ in leaves(a.item, text_of(a.span))), None)
         raise fail(f"{name} takes a tensor, found {describe(a.item)}", a.span, suggestion=field)
     x = a.item
-    if x.dtype.is_integer and op in ("floor", "ceil", "round"):
+    if x.dtype.is_integer and op in ("floor", "ceil", "round", "trunc"):
         return x
     if not x.dtype.is_float and op not in ("abs", "sign", "neg", "not"):
         raise fail(

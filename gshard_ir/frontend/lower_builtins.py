@@ -203,6 +203,8 @@ NUMBERS: Mapping[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi}
 
 PRELUDE = (
     "softmax", "log_softmax", "logsumexp", "gelu", "silu", "swish", "softplus", "elu", "leaky_relu", "log_sigmoid",
+    "relu6", "celu", "selu", "mish", "glu", "hard_tanh", "hard_sigmoid", "hard_silu", "hard_swish", "soft_sign",
+    "squareplus",
 )  # fmt: skip
 """Defs of ``std.nn`` that need no import, as they are functions of `jax.nn`."""
 

@@ -9,13 +9,17 @@ from gshard_ir.frontend.lower_arith import Term, align, binary, function
 from gshard_ir.frontend.lower_builtins import Site, builtin
 from gshard_ir.frontend.lower_values import Item, describe, text_of
 from gshard_ir.ir import Value
-from gshard_ir.types import BOOL, KEY
+from gshard_ir.types import BOOL, KEY, U8
 
 _UNARY = {
     "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh",
     "sin": "sin", "cos": "cos", "sigmoid": "logistic", "logistic": "logistic", "abs": "abs", "absolute": "abs",
     "fabs": "abs", "sign": "sign", "floor": "floor", "ceil": "ceil", "round": "round", "rint": "round",
-    "negative": "neg", "isnan": "is_nan", "isfinite": "is_finite",
+    "negative": "neg", "isnan": "is_nan", "isfinite": "is_finite", "tan": "tan", "asin": "asin", "arcsin": "asin",
+    "acos": "acos", "arccos": "acos", "atan": "atan", "arctan": "atan", "sinh": "sinh", "cosh": "cosh",
+    "asinh": "asinh", "arcsinh": "asinh", "acosh": "acosh", "arccosh": "acosh", "atanh": "atanh", "arctanh": "atanh",
+    "exp2": "exp2", "log2": "log2", "log10": "log10", "cbrt": "cbrt", "trunc": "trunc", "erf": "erf", "erfc": "erfc",
+    "erf_inv": "erf_inv", "lgamma": "lgamma", "digamma": "digamma",
 }  # fmt: skip
 
 _OPERATORS = {
@@ -33,6 +37,32 @@ def _unary(s: Site) -> Item:
 @builtin(*(f"{name}(x1, x2)" for name in _OPERATORS))
 def _operator(s: Site) -> Item:
     return binary(s.emit, _OPERATORS[s.name], s.term("x1"), s.term("x2"), s.span)
+
+
+_PAIRS = {
+    "fmax": "fmax", "fmin": "fmin", "atan2": "atan2", "arctan2": "atan2", "hypot": "hypot", "logaddexp": "logaddexp",
+    "left_shift": "shift_left", "shift_left": "shift_left", "shift_right_logical": "shift_right_logical",
+    "shift_right_arithmetic": "shift_right_arithmetic",
+}  # fmt: skip
+
+
+def _pair(name: str) -> str:
+    """Write the signature; jax.lax calls its operands x and y."""
+    return f"{name}(x, y)" if name.startswith("shift") else f"{name}(x1, x2)"
+
+
+@builtin(*map(_pair, _PAIRS), "right_shift(x1, x2)")
+def _two(s: Site) -> Item:
+    first, second = s.args
+    x, y = align(s.emit, s.name, (s.term(first), s.term(second)), s.span)
+    right = "shift_right_logical" if x.dtype.kind == "u" else "shift_right_arithmetic"
+    return s.op(_PAIRS.get(s.name, right), x, y, at=(first, second))
+
+
+@builtin("population_count(x)", "bitwise_count(x)", "clz(x)")
+def _bit_count(s: Site) -> Item:
+    found = s.op("clz" if s.name == "clz" else "population_count", s.tensor(), at=("x",))
+    return s.emit.cast(found, U8, s.span) if s.name == "bitwise_count" else found
 
 
 @builtin("maximum(x1, x2)", "minimum(x1, x2)", "fmod(x1, x2)")
@@ -72,9 +102,10 @@ def _not(s: Site) -> Item:
     return s.op("not", s.tensor(), at=("x",))
 
 
-@builtin("isinf(x)")
+@builtin("isinf(x)", "isposinf(x)", "isneginf(x)")
 def _isinf(s: Site) -> Item:
-    x = s.op("abs", s.numeric(), at=("x",))
+    sign = {"isinf": "abs", "isneginf": "neg"}.get(s.name)
+    x = s.op(sign, s.numeric(), at=("x",)) if sign else s.numeric()
     return binary(s.emit, "==", Term(x, s.where("x")), Term(math.inf, s.span), s.span)
 
 
@@ -107,6 +138,16 @@ def _clip(s: Site) -> Item:
             x, bound = align(s.emit, s.name, (Term(value, s.where("arr")), s.term(arg)), s.span)
             value = s.op(op, x, bound, at=("arr", arg))
     return value
+
+
+@builtin("clamp(min, x, max)")
+def _clamp(s: Site) -> Item:
+    x = s.numeric("x")
+    low, high = (align(s.emit, s.name, (Term(x, s.where("x")), s.term(arg)), s.span)[1] for arg in ("min", "max"))
+    for arg, bound in (("min", low), ("max", high)):
+        if bound.shape != x.shape:
+            raise s.fail(f"{arg} is wider than x, which is {x.type}", arg)
+    return s.op("min", s.op("max", x, low, at=("x", "min")), high, at=("x", "max"))
 
 
 @builtin("relu(x)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from gshard_ir.frontend.lower_arith import Term
 from gshard_ir.frontend.lower_builtins import Site, builtin
@@ -144,6 +145,41 @@ def _stack(s: Site) -> Item:
     kept = [d for d in range(rank) if d != axis]
     wide = [s.emit.insert_dims(p, kept, rank, s.span) for p in parts]
     return wide[0] if len(wide) == 1 else s.op("concat", *wide, at=("arrays",) * len(wide), axis=axis)
+
+
+@builtin("array_split(ary, indices_or_sections, axis=0)", "unstack(x, *, axis=0)")
+def _array_split(s: Site) -> Item:
+    x = s.tensor()
+    axis = s.axis(x.type.rank, of=str(x.type))
+    n = x.shape[axis]
+    if s.name == "unstack":
+        parts = [_cut(s, x, axis, i, i + 1) for i in range(_part_count(s, n, None))]
+        return tuple(s.emit.reshape(p, (*x.shape[:axis], *x.shape[axis + 1 :]), s.span) for p in parts)
+    at = s.args["indices_or_sections"]
+    if isinstance(at, tuple):
+        stops = [i + n if i < 0 else i for i in s.integers("indices_or_sections")]
+        edges = [min(max(i, 0), n) for i in (0, *stops, n)]
+    else:
+        count = _part_count(s, s.integer("indices_or_sections", low=1), "indices_or_sections")
+        sizes = [n // count + (i < n % count) for i in range(count)]
+        edges = [sum(sizes[:i]) for i in range(count + 1)]
+    return tuple(_cut(s, x, axis, a, max(a, b)) for a, b in pairwise(edges))
+
+
+def _part_count(s: Site, n: int, arg: str | None) -> int:
+    if n > MAX_PARTS:
+        raise s.fail(f"{n:,} tensors, at most {MAX_PARTS:,}", arg)
+    return n
+
+
+def _cut(s: Site, x: Value, axis: int, start: int, limit: int) -> Value:
+    """Take rows ``start`` up to ``limit`` of one dim."""
+    if (start, limit) == (0, x.shape[axis]):
+        return x
+    starts, limits = [0] * x.type.rank, list(x.shape)
+    starts[axis], limits[axis] = start, limit
+    ones = (1,) * x.type.rank
+    return s.op("slice", x, at=(s.first,), starts=tuple(starts), limits=tuple(limits), strides=ones)
 
 
 @builtin('pad(array, pad_width, mode="constant", *, constant_values=0)')

@@ -12,6 +12,7 @@ from gshard_ir.ops import (
     resize,
     scan,
     shape,
+    special,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "resize",
     "scan",
     "shape",
+    "special",
 ]

@@ -29,8 +29,16 @@ from gshard_ir.types import BOOL, KEY, DType, TensorType
 Accepts = tuple[Callable[[DType], bool], str, str]
 FLOAT: Accepts = (float_only, "float", "f32")
 NUMERIC: Accepts = (numeric, "float or integer", "f32")
+INTEGER: Accepts = (lambda dtype: dtype.is_integer, "integer", "i32")
 BITS: Accepts = (bits, "bool or integer", "bool")
 ANY: Accepts = (not_key, "number or bool", "f32")
+_EXAMPLES = {
+    FLOAT: ("f32", "bf16"),
+    NUMERIC: ("f32", "i32"),
+    INTEGER: ("i32", "u8"),
+    BITS: ("bool", "i32"),
+    ANY: ("f32", "i32"),
+}
 
 
 def _infer(name: str, accepts: Accepts, to_bool: bool) -> Callable[[Types, Attrs], Types]:
@@ -55,7 +63,7 @@ def _define(
     def rule(types: Types, attrs: Attrs) -> Rule:
         return same_dims(types, sums(types[0].dtype, *linear))
 
-    dtypes = {FLOAT: ("f32", "bf16"), NUMERIC: ("f32", "i32"), BITS: ("bool", "i32"), ANY: ("f32", "i32")}[accepts]
+    dtypes = _EXAMPLES[accepts]
     examples = tuple((tuple(f"{d}[4,6]" for _ in operands), dict[str, Any]()) for d in dtypes)
     define(
         OpDef(

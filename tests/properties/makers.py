@@ -28,14 +28,18 @@ def unary(s: State) -> Value | None:
     if x is None:
         return None
     f = s.facts[x]
-    name = s.pick(["neg", "abs", "sign"] + (["floor", "ceil", "round"] if is_float(x) else ["not"]))
+    name = s.pick(["neg", "abs", "sign"] + (["floor", "ceil", "round", "trunc"] if is_float(x) else ["not"]))
     if x.dtype.kind == "u" and name == "neg":
         name = "abs"
     fact = f if name in ("neg", "abs") else Fact(1, 0) if name == "sign" else Fact(f.bound + 1, 0)
     return s.add(name, x, fact=fact)
 
 
-INEXACT = ["exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "logistic"]
+INEXACT = [
+    "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "logistic", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "log2", "log10", "cbrt", "erf", "erfc", "erf_inv", "lgamma",
+    "digamma",
+]  # fmt: skip
 
 
 def inexact(s: State) -> Value | None:
@@ -52,7 +56,7 @@ def inexact_binary(s: State) -> Value | None:
     y = None if x is None else partner(s, x)
     if x is None or y is None or s.exact_only:
         return None
-    name = s.pick(["div", "pow", "rem", "mod", "floor_div"])
+    name = s.pick(["div", "pow", "rem", "mod", "floor_div", "atan2", "hypot", "logaddexp"])
     if name == "div":
         # Linear in x: a pending x is divided piece by piece, and only quotients that are exact add up to the same.
         power = s.builder("select", s.builder("gt", y, splat(s, 0.0, y)), splat(s, 2.0, y), splat(s, -0.5, y))
@@ -73,12 +77,22 @@ def binary(s: State) -> Value | None:
         return None
     a, b = s.facts[x], s.facts[y]
     name = s.pick(
-        ["add", "sub", "mul", "max", "min"] + ([] if is_float(x) else ["floor_div", "mod", "rem", "and", "or", "xor"])
+        ["add", "sub", "mul", "max", "min", "fmax", "fmin"]
+        + ([] if is_float(x) else ["floor_div", "mod", "rem", "and", "or", "xor"])
     )
     if name == "mul":
         return s.add(name, x, y, fact=Fact(a.bound * b.bound, a.grain + b.grain))
     bound = a.bound + b.bound if name in ("add", "sub") else max(a.bound, b.bound)
     return s.add(name, x, y, fact=Fact(bound, max(a.grain, b.grain)))
+
+
+def bits(s: State) -> Value | None:
+    x = s.some(lambda v: v.dtype.is_integer)
+    y = None if x is None else partner(s, x)
+    if x is None or y is None:
+        return None
+    name = s.pick(["shift_left", "shift_right_logical", "shift_right_arithmetic", "population_count", "clz"])
+    return s.add(name, x, y) if name.startswith("shift") else s.add(name, x, fact=Fact(64, 0))
 
 
 def scaled(s: State) -> Value | None:
@@ -361,4 +375,5 @@ MAKERS: list[Callable[[State], Value | None]] = [
     unary, binary, scaled, compare, logic, test_float, select, cast, einsum, einsum, reduce_, reduce_, arg_select,
     cumsum, broadcast, reshape, transpose, concat, slice_, pad, reverse, iota, take, draw, annotate, annotate, annotate,
     annotate, like, barrier, inexact, inexact_binary, take, arg_select, cumsum, reshape, einsum,
+    inexact, inexact, inexact_binary, bits,
 ]  # fmt: skip

@@ -72,7 +72,7 @@ def test_seeded_programs_on_jax(part: int) -> None:
 
 def test_every_op_is_generated() -> None:
     used: set[str] = set()
-    for seed in range(400):
+    for seed in range(1200):
         used |= {op.name for op in generate(Seeded(seed)).module.main.body.ops}
     whole = {name for name, op in REGISTRY.items() if op.rule is not None}
     assert whole - used == set(), "ops that random programs never use"

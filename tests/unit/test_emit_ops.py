@@ -22,7 +22,11 @@ from gshard_ir.types import BF16, BOOL, DTYPES, F16, F32, F64, I8, I32, I64, KEY
 
 ONE = Mesh(("a",), (1,))
 EXAMPLES = [(name, i) for name in TABLE for i in range(len(REGISTRY[name].examples))]
-INEXACT = {"exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "logistic", "pow"}
+INEXACT = {
+    "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "logistic", "pow", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "log2", "log10", "cbrt", "erf", "erfc", "erf_inv",
+    "lgamma", "digamma", "atan2", "hypot", "logaddexp",
+}  # fmt: skip
 
 
 def tensor(text: str) -> TensorType:
@@ -78,7 +82,7 @@ def localized(whole: Module) -> Module:
     return Module(ONE, {"main": main.with_body(body)}, "main", local=True)
 
 
-def check(builder: Builder, *results: Value, args: list[np.ndarray[Any, Any]], ulps: int = 0) -> str:
+def check(builder: Builder, *results: Value, args: list[np.ndarray[Any, Any]], ulps: int = 0, near: float = 0) -> str:
     """Run both and compare: dtypes, shapes and values, NaN equal to NaN; return the emitted text."""
     whole, local = module(builder, *results)
     text = emit(local)
@@ -89,7 +93,7 @@ def check(builder: Builder, *results: Value, args: list[np.ndarray[Any, Any]], u
         wide = np.float64 if a.dtype.kind not in "iub" else a.dtype
         eps = {2: 2.0**-8, 4: 2.0**-23, 8: 2.0**-52}.get(a.dtype.itemsize, 0.0)
         tolerance = ulps * eps if wide is np.float64 else 0
-        np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=tolerance, atol=0, err_msg=text)
+        np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=tolerance, atol=near * eps, err_msg=text)
     return text
 
 
@@ -105,7 +109,8 @@ def test_examples(name: str, index: int) -> None:
     values = [builder.param(tensor(t)) for t in types]
     args = [sample(v.type, seed) for seed, v in enumerate(values)]
     results = builder.add(name, tuple(values), **attrs)
-    check(builder, *results, args=args, ulps=16 if name in INEXACT else 0)
+    near = 16 if name in ("lgamma", "digamma") else 0  # they cross zero where XLA has lost the digits
+    check(builder, *results, args=args, ulps=16 if name in INEXACT else 0, near=near)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, F16, BF16, I8, I32, I64, U8, U32], ids=str)
