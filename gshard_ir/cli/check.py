@@ -50,7 +50,11 @@ def _signature(program: Program) -> str:
     main = program.lowered.main
     params = ", ".join(f"{n}: {v.type}" for n, v in zip(main.param_names, main.params, strict=True))
     results = ", ".join(str(v.type) for v in main.results)
-    return f"{program.title} is well-typed on mesh {program.lowered.mesh}: ({params}) -> ({results})"
+    return f"{program.title} is well-typed on {_devices(program)}: ({params}) -> ({results})"
+
+
+def _devices(program: Program) -> str:
+    return f"mesh {program.lowered.mesh}" if program.lowered.mesh.names else "one device"
 
 
 def _watch(options: argparse.Namespace, out: Output) -> int:
@@ -70,6 +74,6 @@ def _watch(options: argparse.Namespace, out: Output) -> int:
 
     def check() -> None:
         program = open_program(options, options.mesh)
-        out.text(f"{program.title} is well-typed on mesh {program.lowered.mesh}    {program.traffic().summary()}\n")
+        out.text(f"{program.title} is well-typed on {_devices(program)}    {program.traffic().summary()}\n")
 
     return Watch(path, check, out).run()
