@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,33 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
         assert (ROOT / path).exists(), f"{document.name}: {path}"
     for name in re.findall(r"`std/(\w+)\.gshard`", text):
         assert (ROOT / "gshard_ir" / "std" / f"{name}.gshard").is_file()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+def test_names_in_files_exist(document: Path) -> None:
+    """What is written ``path.py::name`` or ``path.py::Class.name`` is defined there."""
+    for path, name in re.findall(r"`([\w./-]+\.py)::([\w.]+)`", document.read_text(encoding="utf-8")):
+        assert (ROOT / path).is_file(), f"{document.name}: {path}"
+        assert name in defined(path), f"{document.name}: {path} has no {name}"
+
+
+@cache
+def defined(path: str) -> frozenset[str]:
+    """Return the functions, classes and constants of a module, and its classes' members with the class before a dot."""
+    found: set[str] = set()
+
+    def visit(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.add(prefix + node.name)
+            if isinstance(node, ast.ClassDef):
+                visit(node.body, f"{prefix}{node.name}.")
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found.update(prefix + t.id for t in targets if isinstance(t, ast.Name))
+
+    visit(ast.parse((ROOT / path).read_text(encoding="utf-8")).body, "")
+    return frozenset(found)
 
 
 def test_no_document_names_a_machine() -> None:
