@@ -20,8 +20,9 @@ MOST_NESTED = 40
 
 NOUNS = {
     "einsum": "y", "reduce_sum": "total", "reduce_prod": "product", "reduce_max": "top", "reduce_min": "low",
-    "argmax": "index", "argmin": "index", "cumsum": "running", "take": "rows", "uniform": "draws", "exp": "weights",
+    "argmax": "index", "argmin": "index", "take": "rows", "uniform": "draws", "exp": "weights",
     "select": "chosen", "fold_in": "key", "reduce_and": "mask", "reduce_or": "mask",
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), "running"),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "is_nan", "is_finite"), "mask"),
 }  # fmt: skip
 

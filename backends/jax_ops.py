@@ -32,6 +32,7 @@ from gshard_ir.backends.py_code import (
 )
 from gshard_ir.ir import Attr, Op
 from gshard_ir.mesh import Mesh
+from gshard_ir.ops.scan import SCANS, number_for_nothing
 from gshard_ir.types import F32, I32, DType, TensorType
 
 
@@ -263,10 +264,18 @@ def _arg_reduction(name: str) -> Renderer:
     return render
 
 
-def _cumsum(_: Context, op: Op, operands: Sequence[Code]) -> Code:
+def _scan(context: Context, op: Op, operands: Sequence[Code]) -> Code:
     (x,) = _fulls(op, operands)
+    dtype, axis = op.result.dtype, op.attrs["axis"]
     reverse = ", reverse=True" if op.attrs["reverse"] else ""
-    return code_of(f"lax.cumsum({x.text}, axis={op.attrs['axis']}{reverse})", op.result.type)
+    text = f"lax.{op.name}({x.text}, axis={axis}{reverse})"
+    if dtype.is_float and dtype.itemsize == 2 and op.name not in ("cummax", "cummin"):
+        wide = f"lax.{op.name}({x.atom}.astype(jnp.float32), axis={axis}{reverse})"
+        text = f"{wide}.astype({jnp_dtype(dtype)})"
+    if op.attrs["exclusive"]:
+        fill = literal(number_for_nothing(SCANS[op.name], dtype), dtype).text
+        text = context.call("exclusive", text, str(axis), fill, *(["reverse=True"] if reverse else []))
+    return code_of(text, op.result.type)
 
 
 # Data movement.
@@ -420,7 +429,7 @@ TABLE: dict[str, Renderer] = {
     "reduce_or": _reduction("jnp.any"),
     "argmax": _arg_reduction("lax.argmax"),
     "argmin": _arg_reduction("lax.argmin"),
-    "cumsum": _cumsum,
+    **dict.fromkeys(SCANS, _scan),
     "broadcast": _broadcast,
     "reshape": _of_splat(_reshape),
     "transpose": _of_splat(_transpose),

@@ -115,6 +115,14 @@ def scatter_combine(x, axes, dim, combine):
     return combine(blocks, axis=0).astype(x.dtype)
 '''
 
+_EXCLUSIVE = '''
+def exclusive(x, axis, fill, reverse=False):
+    """x moved by a row along ``axis``, ``fill`` coming in: a scan that leaves out the element itself."""
+    edges = [(0, 0, 0)] * x.ndim
+    edges[axis] = (-1, 1, 0) if reverse else (1, -1, 0)
+    return lax.pad(x, jnp.array(fill, x.dtype), edges)
+'''
+
 _CONSTRAIN = '''
 def constrain(x, mesh, spec):
     """x, which XLA is asked to lay out over ``mesh`` as ``spec`` says."""
@@ -131,6 +139,7 @@ HELPERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "block_moves": (_BLOCK_MOVES, ()),
     "all_combine": (_COMBINE, ()),
     "scatter_combine": (_SCATTER_COMBINE, ()),
+    "exclusive": (_EXCLUSIVE, ()),
     "constrain": (_CONSTRAIN, ()),
 }
 """Per helper its text and the helpers it needs, in the order they are written."""

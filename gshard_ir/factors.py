@@ -16,6 +16,7 @@ from gshard_ir.memo import hash_once
 from gshard_ir.mesh import Mesh
 from gshard_ir.sharding import Layout
 
+SCANS = ("sum", "prod", "max", "min", "logsumexp")
 MARKS = ("pass", "reduce", "scan", "select", "lookup", "gather")
 
 
@@ -24,7 +25,7 @@ class Factor:
     """One iteration dim of an op.
 
     ``mark`` says how a split of it is computed: ``pass`` on the shard alone; ``reduce`` on the shard
-    with a reduction ``combine`` owed; ``scan`` locally plus an exclusive prefix of the totals;
+    with a reduction ``combine`` owed; ``scan`` locally, combined with an exclusive prefix of the totals;
     ``select`` locally, then among the candidates of all shards; ``lookup`` on the owner of each
     index, with a reduction ``combine`` owed; ``gather`` not at all: the dim is gathered first.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -26,6 +26,9 @@ COMBINE: Mapping[str, Callable[[Array, Array], Any]] = {
     "max": np.maximum,
     "min": np.minimum,
 }
+
+
+NEUTRAL: Mapping[str, float] = {"sum": 0, "prod": 1, "logsumexp": -math.inf}
 
 
 class RefutedError(Exception):
@@ -66,8 +69,8 @@ def _spread(type_: TensorType, rng: np.random.Generator) -> Array:
 
 
 def _identity(combine: str, dtype: DType) -> Any:
-    if combine in ("sum", "prod"):
-        return 0 if combine == "sum" else 1
+    if combine in NEUTRAL:
+        return NEUTRAL[combine]
     if dtype.is_float:
         return -math.inf if combine == "max" else math.inf
     if not dtype.is_integer:
@@ -263,14 +266,16 @@ def _reduce(trial: Trial, cut: Cut) -> None:
 
 def _scan(trial: Trial, cut: Cut) -> None:
     axis = _dim_of(cut, cut.rule.results[0])
-    shards = [results[0] for results in trial.local(cut, "sum")]
+    combine = np.logaddexp if cut.combine == "logsumexp" else COMBINE[cut.combine]
+    shards = [results[0] for results in trial.local(cut, cut.combine)]
+    whole = replace(trial, attrs={**trial.attrs, "exclusive": False})
     backward = bool(trial.attrs.get("reverse", False))
-    totals = [np.take(s, [0] if backward else [-1], axis) for s in shards]
+    totals = [np.take(r[0], [0] if backward else [-1], axis) for r in whole.local(cut, cut.combine)]
     found = []
     with np.errstate(all="ignore"):
         for j, s in enumerate(shards):
             others = totals[j + 1 :] if backward else totals[:j]
-            found.append(reduce(np.add, others, s).astype(s.dtype))
+            found.append(reduce(combine, others, s).astype(s.dtype))
     _same(cut.join(found, cut.rule.results[0]), trial.whole[0], "result 0 with the prefix of totals")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gshard_ir.factors import MARKS, Rule
+from gshard_ir.factors import MARKS, SCANS, Rule
 from gshard_ir.ir import Attrs
 from gshard_ir.opdef import REGISTRY, OpDef, Types
 from gshard_ir.promises import PROMISES, Cut, RefutedError, Trial, adds_up
@@ -106,7 +106,8 @@ def _flaws(rule: Rule, types: Types, results: Types) -> list[str]:
     for f, factor in enumerate(rule.factors):
         if f not in {g for tensor in (*rule.operands, *rule.results) for dim in tensor for g in dim}:
             flaws.append(f"{factor.name} is in no operand and no result")
-        if factor.mark not in MARKS or (factor.mark in ("reduce", "lookup")) != (factor.combine in REDUCTIONS):
+        combines = {"reduce": REDUCTIONS, "lookup": REDUCTIONS, "scan": SCANS}.get(factor.mark, ("",))
+        if factor.mark not in MARKS or factor.combine not in combines:
             flaws.append(f"{factor.name} is marked {factor.mark} {factor.combine}")
         if factor.mark in ("reduce", "select", "lookup") and f in rule.result_factors:
             flaws.append(f"{factor.name} is marked {factor.mark} but is in a result")

@@ -16,8 +16,8 @@ from gshard_ir.builder import Builder
 from gshard_ir.factors import Rule
 from gshard_ir.ir import Op, Value
 from gshard_ir.mesh import Mesh
-from gshard_ir.ops.common import highest, lowest
 from gshard_ir.ops.indexing import missing
+from gshard_ir.ops.scan import SCANS, nothing
 from gshard_ir.passes.plan import Strategy, result_layout
 from gshard_ir.sharding import Layout, chunk, sharded
 from gshard_ir.types import BOOL, I32, I64, U8, DType, ShardedType, TensorType
@@ -65,9 +65,7 @@ class Site:
 def identity(mark: str, combine: str, op: Op, dtype: DType) -> int | float | bool:
     """What padding must hold so that it does not show in the result of a split factor."""
     kind = {"argmax": "max", "argmin": "min"}[op.name] if mark == "select" else combine or "sum"
-    if kind in ("max", "min"):
-        return plain((lowest if kind == "max" else highest)(dtype.numpy()))
-    return 1 if kind == "prod" else False if dtype == BOOL else 0
+    return False if dtype == BOOL and kind == "sum" else plain(nothing(kind, dtype.numpy()))
 
 
 def plain(number: Any) -> int | float | bool:
@@ -111,23 +109,39 @@ def _gathered(site: Site, value: Value, axis: int, axes: tuple[str, ...], why: s
     return found
 
 
-def cumsum(site: Site) -> Value:
-    """Scan the shard, then add the totals of the shards before it."""
+STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "logsumexp": "logaddexp"}
+
+
+def _total(site: Site, combine: str, x: Value, axis: int) -> Value:
+    """Combine all elements along a dim, which is dropped."""
+    if combine != "logsumexp":
+        return site.emit(f"reduce_{combine}", x, axes=(axis,))
+    dims = tuple(d for d in range(len(x.shape)) if d != axis)
+    top = site.emit("reduce_max", x, axes=(axis,))
+    # An infinite maximum taken off would leave NaN; exp takes it as it is.
+    top = site.emit("select", site.emit("is_finite", top), top, site.fill(0.0, top.type))
+    weights = site.emit("exp", site.emit("sub", x, site.emit("broadcast", top, shape=x.shape, dims=dims)))
+    return site.emit("add", site.emit("log", site.emit("reduce_sum", weights, axes=(axis,))), top)
+
+
+def scan(site: Site) -> Value:
+    """Scan the shard, then combine with the totals of the shards before it."""
     (x,) = site.operands
     axis, reverse = site.op.attrs["axis"], bool(site.op.attrs["reverse"])
     assert isinstance(axis, int)
+    combine = SCANS[site.op.name]
     axes = site.axes_of_mark("scan")
-    local = site.emit("cumsum", x, axis=axis, reverse=reverse)
-    total = site.emit("reduce_sum", x, axes=(axis,))
+    local = site.emit(site.op.name, x, axis=axis, reverse=reverse, exclusive=site.op.attrs["exclusive"])
+    total = _total(site, combine, x, axis)
     totals = _gathered(site, total, axis, axes, "totals of the shards, for the prefix")
     number = site.emit("iota", dtype=I32, shape=totals.shape, axis=axis)
     mine = site.spread(site.emit("axis_index", axes=axes), totals.shape)
     before = site.emit("gt" if reverse else "lt", number, mine)
-    kept = site.emit("select", before, totals, site.fill(0, totals.type))
-    prefix = site.emit("reduce_sum", kept, axes=(axis,))
+    kept = site.emit("select", before, totals, site.fill(plain(nothing(combine, x.dtype.numpy())), totals.type))
+    prefix = _total(site, combine, kept, axis)
     dims = tuple(d for d in range(len(local.shape)) if d != axis)
     wide = site.emit("broadcast", prefix, shape=local.shape, dims=dims)
-    return site.emit("add", local, wide, type=site.result_type())
+    return site.emit(STEP[combine], local, wide, type=site.result_type())
 
 
 def arg_select(site: Site) -> Value:
@@ -206,7 +220,7 @@ def expansion(op: Op, strategy: Strategy, rule: Rule) -> Callable[[Site], Value]
     """Return the local form that this op needs under this strategy, or None when the op itself will do."""
     split_marks = {f.mark for f, axes in zip(rule.factors, strategy.split, strict=True) if axes}
     if "scan" in split_marks:
-        return cumsum
+        return scan
     if "select" in split_marks:
         return arg_select
     if "lookup" in split_marks:

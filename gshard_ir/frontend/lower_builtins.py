@@ -217,7 +217,7 @@ NOT_YET: Mapping[str, str | None] = {
     "conv": None, "top_k": "argmax, then where(one_hot(..), -inf, x) and argmax again", "sort": None, "argsort": None,
     "scatter_add": "einsum with one_hot(indices, n)", "scatter_set": "where(mask, new, x)", "scatter_mul": None,
     "scatter_min": None, "scatter_max": None, "dynamic_slice": "take(x, indices, axis)",
-    "dynamic_update_slice": "where(mask, new, x)", "cumprod": None, "cummax": None, "cumlogsumexp": None,
+    "dynamic_update_slice": "where(mask, new, x)",
     "all_reduce": "the compiler places collectives", "all_gather": "the compiler places collectives",
     "reduce_scatter": "the compiler places collectives", "all_to_all": "split(x, dim, axis) asks for one",
     "permute": "the compiler places collectives", "axis_index": None,

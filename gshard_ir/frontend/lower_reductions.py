@@ -108,36 +108,22 @@ def _arg(s: Site) -> Item:
     return _keep(s, x, found, axes, s.boolean("keepdims"))
 
 
-@builtin("cumsum(a, axis=None, *, reverse=False, exclusive=False)")
-def _cumsum(s: Site) -> Item:
+@builtin(
+    "cumsum(a, axis=None, *, reverse=False, exclusive=False)",
+    "cumprod(a, axis=None, *, reverse=False, exclusive=False)",
+    *(f"{n}(operand, axis=0, *, reverse=False, exclusive=False)" for n in ("cummax", "cummin", "cumlogsumexp")),
+)
+def _scan(s: Site) -> Item:
     x = s.numeric()
     if s.args["axis"] is None:
         x, axis = s.emit.reshape(x, (x.type.size,), s.span), 0
     else:
         axis = s.axis(x.type.rank, of=str(x.type))
-    reverse = s.boolean("reverse")
-    found = s.op("cumsum", x, at=(s.first,), axis=axis, reverse=reverse)
-    if not s.boolean("exclusive"):
-        return found
-    if x.dtype.is_integer:
-        return s.op("sub", found, x)
-    return _shifted(s, found, axis, reverse)
-
-
-def _shifted(s: Site, x: Value, axis: int, reverse: bool) -> Value:
-    """Move by one along a dim, a zero coming in: for floats, taking x off again would not be exact."""
-    n = x.shape[axis]
-    if n == 0:
-        return x
-    starts, limits = [0] * x.type.rank, list(x.shape)
-    low, high = [0] * x.type.rank, [0] * x.type.rank
-    if reverse:
-        starts[axis], high[axis] = 1, 1
-    else:
-        limits[axis], low[axis] = n - 1, 1
-    ones = (1,) * x.type.rank
-    cut = s.op("slice", x, starts=tuple(starts), limits=tuple(limits), strides=ones)
-    return s.op("pad", cut, low=tuple(low), high=tuple(high), value=0.0)
+    reverse, exclusive = s.boolean("reverse"), s.boolean("exclusive")
+    # Of integers the element itself comes off again without a trace; floats would round.
+    less = exclusive and s.name == "cumsum" and x.dtype.is_integer
+    found = s.op(s.name, x, at=(s.first,), axis=axis, reverse=reverse, exclusive=exclusive and not less)
+    return s.op("sub", found, x) if less else found
 
 
 @builtin("one_hot(x, num_classes, *, dtype=f32, axis=-1)")

@@ -232,7 +232,7 @@ def test_half_sums_are_accumulated_in_f32():
     assert opdef("reduce_sum").reference(ones, axes=(0,)) == 4000
     assert opdef("einsum").reference(ones, ones, spec="a,a->") == 4000
     small = np.full(1000, 1, ml_dtypes.bfloat16)
-    assert opdef("cumsum").reference(small, axis=0, reverse=False)[-1] == 1000
+    assert opdef("cumsum").reference(small, axis=0, reverse=False, exclusive=False)[-1] == 1000
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -242,10 +242,36 @@ def test_argmax_and_argmin(axis):
     check("argmin", lambda x: lax.argmin(x, axis, np.int32), *calls, axis=axis)
 
 
+SCANS = {
+    "cumsum": (lax.cumsum, tame, 0), "cumprod": (lax.cumprod, tame, 1), "cummax": (lax.cummax, draw, -np.inf),
+    "cummin": (lax.cummin, draw, np.inf), "cumlogsumexp": (lax.cumlogsumexp, draw, -np.inf),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("reverse", [False, True])
-def test_cumsum(reverse):
-    calls = [(tame(d, (3, 9)),) for d in ("f32", "i32", "i8")]
-    check("cumsum", lambda x: lax.cumsum(x, 1, reverse=reverse), *calls, slack=8, axis=1, reverse=reverse)
+@pytest.mark.parametrize("name", SCANS)
+def test_scans(name, reverse):
+    jaxed, make, _ = SCANS[name]
+    dtypes = ("f32", "f64", "bf16") if name == "cumlogsumexp" else ("f32", "bf16", "i32", "i8", "u32")
+
+    def theirs(x):
+        # 16-bit floats are accumulated in f32 and rounded once.
+        wide = x.astype(jnp.float32) if x.dtype.itemsize == 2 else x
+        return jaxed(wide, 1, reverse=reverse).astype(x.dtype)
+
+    calls = [(make(d, shape, seed),) for seed, d in enumerate(dtypes) for shape in ((3, 9), (2, 0), (4, 1))]
+    check(name, theirs, *calls, slack=8, axis=1, reverse=reverse, exclusive=False)
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_exclusive_scans_are_inclusive_ones_moved_by_a_row(name):
+    _, make, first = SCANS[name]
+    x = make("f32", (7, 2))
+    found = opdef(name).reference(x, axis=0, reverse=False, exclusive=True)
+    inclusive = opdef(name).reference(x, axis=0, reverse=False, exclusive=False)
+    np.testing.assert_array_equal(found, np.concatenate([np.full((1, 2), first, np.float32), inclusive[:-1]]))
+    back = opdef(name).reference(x[::-1], axis=0, reverse=True, exclusive=True)
+    np.testing.assert_array_equal(back[::-1], found)
 
 
 def test_movement():

@@ -59,7 +59,7 @@ def test_local_types_infer_plain_types(mesh_of):
     for name, attrs in (
         ("neg", {}),
         ("all_reduce", {"kind": "sum", "axes": ("a",)}),
-        ("cumsum", {"axis": 1, "reverse": False}),
+        ("cumsum", {"axis": 1, "reverse": False, "exclusive": False}),
     ):
         assert infer(name, [local], attrs) == (TensorType(F32, (4, 4)),)
 
@@ -93,7 +93,7 @@ REFUSED = [
     ("reduce_and", ["i32[4]"], {"axes": (0,)}, 0, r"takes bool operands", r"bool"),
     ("argmax", ["f32[4,0]"], {"axis": 1}, 0, r"it is empty", None),
     ("argmax", ["f32[4]"], {"axis": -1}, 0, r"along dim -1", r"axis=0"),
-    ("cumsum", ["f32[4]"], {"axis": 0, "reverse": 1}, None, r"true or false, found 1", "reverse"),
+    ("cumsum", ["f32[4]"], {"axis": 0, "reverse": 1, "exclusive": False}, None, r"true or false, found 1", "reverse"),
     ("broadcast", ["f32[4]"], {"shape": (3, 5), "dims": (1,)}, 0, r"dim 0 is 4, dim 1 of the result \[3,5\] is 5", "4"),
     ("broadcast", ["f32[4,3]"], {"shape": (3, 4), "dims": (1, 0)}, 0, r"rising dims", r"dims=\[0,1\]"),
     ("reshape", ["f32[4,6]"], {"shape": (5, 5)}, 0, r"24 elements do not make 25", None),

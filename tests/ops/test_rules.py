@@ -32,7 +32,12 @@ SHAPES = [
     ("slice", "f32[7,5]", {"starts": (0, 2), "limits": (7, 4), "strides": (1, 2)}),
     ("pad", "f32[5,3]", {"low": (0, 0), "high": (2, 0), "value": -1.0}),
     ("reverse", "f32[7,3]", {"axes": (0, 1)}),
-    ("cumsum", "f32[7]", {"axis": 0, "reverse": True}),
+    ("cumsum", "f32[7]", {"axis": 0, "reverse": True, "exclusive": False}),
+    ("cumprod", "i8[7,2]", {"axis": 0, "reverse": False, "exclusive": True}),
+    ("cummin", "f32[1,5]", {"axis": 0, "reverse": False, "exclusive": True}),
+    ("cummax", "f32[1,5]", {"axis": 0, "reverse": False, "exclusive": False}),
+    ("cumlogsumexp", "f32[7,2]", {"axis": 0, "reverse": True, "exclusive": True}),
+    ("cumsum", "f32[0,4]", {"axis": 0, "reverse": True, "exclusive": True}),
     ("argmin", "f32[3,7]", {"axis": 1}),
     ("reduce_max", "i8[7,2]", {"axes": (0,)}),
     ("reduce_sum", "bf16[7,2]", {"axes": (0, 1)}),
@@ -111,10 +116,16 @@ MISTAKES = {
         planted("argmax", rule("a b -> a", S, marks={"b": MAX})), ["f32[4,6]"], {"axis": 1}, "wrong", "b is"),
     "cumsum passes": (
         planted("cumsum", rule("a b -> a b", S, linear=[{0}])),
-        ["f32[4,6]"], {"axis": 1, "reverse": False}, "wrong", "b is marked pass"),
+        ["f32[4,6]"], {"axis": 1, "reverse": False, "exclusive": False}, "wrong", "b is marked pass"),
     "cumsum along the other dim": (
-        planted("cumsum", rule("a b -> a b", S, marks={"a": "scan"}, linear=[{0}])),
-        ["f32[4,6]"], {"axis": 1, "reverse": False}, "wrong", "a is marked scan"),
+        planted("cumsum", rule("a b -> a b", S, marks={"a": ("scan", "sum")}, linear=[{0}])),
+        ["f32[4,6]"], {"axis": 1, "reverse": False, "exclusive": False}, "wrong", "a is marked scan"),
+    "products are scanned as sums": (
+        planted("cumprod", rule("a b -> a b", S, marks={"b": ("scan", "sum")})),
+        ["f32[4,6]"], {"axis": 1, "reverse": False, "exclusive": False}, "wrong", "b is marked scan sum"),
+    "an exclusive maximum starts from 0": (
+        planted("cummax", rule("a b -> a b", S, marks={"b": ("scan", "sum")})),
+        ["i32[4,6]"], {"axis": 1, "reverse": True, "exclusive": True}, "wrong", "b is marked scan sum"),
     "slice passes a changed dim": (
         planted("slice", replace(SLICE_RULE, results=(((0,), (1,)),))),
         ["f32[4,6]"], SLICE, "malformed", "result 0"),
@@ -194,7 +205,7 @@ def test_a_finding_is_one_readable_paragraph():
     op, texts, attrs, *_ = MISTAKES["cumsum passes"]
     (finding,) = validate(op, types_of(texts), attrs)
     first, second, third = str(finding).splitlines()
-    assert first == "wrong: cumsum f32[4,6] {axis=1, reverse=False}"
+    assert first == "wrong: cumsum f32[4,6] {axis=1, reverse=False, exclusive=False}"
     assert second == "   rule a b -> a b"
     assert third.startswith("   b is marked pass, but on 2 shards result 0 put together differs at [")
     assert "expected" in third and "found" in third

@@ -214,13 +214,27 @@ def arg_select(s: State) -> Value | None:
     return s.add(s.pick(["argmax", "argmin"]), x, axis=s.choose.below(x.type.rank))
 
 
-def cumsum(s: State) -> Value | None:
+def scan(s: State) -> Value | None:
     x = s.some(lambda v: numeric(v) and v.type.rank > 0)
     if x is None:
         return None
     axis, f = s.choose.below(x.type.rank), s.facts[x]
-    fact = Fact(f.bound * max(1, x.shape[axis]), f.grain)
-    return s.add("cumsum", x, axis=axis, reverse=s.chance(2), fact=fact)
+    name, exclusive, n = s.pick(["cumsum", "cumsum", "cumprod", "cummax", "cummin"]), s.chance(3), x.shape[axis]
+    facts = {"cumsum": Fact(f.bound * max(1, n), f.grain), "cumprod": Fact(max(1.0, f.bound) ** n, f.grain * max(1, n))}
+    y = s.add(name, x, axis=axis, reverse=s.chance(2), exclusive=exclusive, fact=facts.get(name, f))
+    if y is not None and name not in facts and exclusive:
+        # The largest of nothing is the extreme of the type.
+        s.facts[y] = Fact()
+        return squash(s, y) if is_float(x) else y
+    return y
+
+
+def log_scan(s: State) -> Value | None:
+    x = s.some(lambda v: v.dtype in (F32, F64) and v.type.rank > 0)
+    if x is None or s.exact_only:
+        return None
+    y = s.add("cumlogsumexp", x, axis=s.choose.below(x.type.rank), reverse=s.chance(2), exclusive=s.chance(3))
+    return None if y is None else squash(s, y)
 
 
 def broadcast(s: State) -> Value | None:
@@ -373,7 +387,7 @@ def barrier(s: State) -> Value | None:
 
 MAKERS: list[Callable[[State], Value | None]] = [
     unary, binary, scaled, compare, logic, test_float, select, cast, einsum, einsum, reduce_, reduce_, arg_select,
-    cumsum, broadcast, reshape, transpose, concat, slice_, pad, reverse, iota, take, draw, annotate, annotate, annotate,
-    annotate, like, barrier, inexact, inexact_binary, take, arg_select, cumsum, reshape, einsum,
-    inexact, inexact, inexact_binary, bits,
+    scan, broadcast, reshape, transpose, concat, slice_, pad, reverse, iota, take, draw, annotate, annotate, annotate,
+    annotate, like, barrier, inexact, inexact_binary, take, arg_select, scan, reshape, einsum,
+    inexact, inexact, inexact_binary, bits, scan, log_scan,
 ]  # fmt: skip

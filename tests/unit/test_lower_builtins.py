@@ -17,7 +17,8 @@ from gshard_ir.types import DTYPES
 
 OURS = {"cast", "int", "float", "len", "require"}
 # jax takes these through other names: lax.cumsum has reverse, numpy.pad has constant_values among its options.
-EXTRA = {("cumsum", "reverse"), ("cumsum", "exclusive"), ("pad", "constant_values")}
+EXTRA = {("cumsum", "reverse"), ("cumprod", "reverse"), ("pad", "constant_values")}
+EXTRA |= {(name, "exclusive") for name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")}
 MODULES = (jnp, jax.nn, jax.lax, jax.random)
 
 
