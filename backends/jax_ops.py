@@ -355,6 +355,7 @@ TABLE: dict[str, Renderer] = {
     "not": _prefix("~"),
     "abs": _unary("jnp.abs"),
     "sign": _unary("jnp.sign"),
+    "stop_gradient": _unary("lax.stop_gradient"),
     "exp": _unary("jnp.exp"),
     "expm1": _unary("jnp.expm1"),
     "log": _unary("jnp.log"),

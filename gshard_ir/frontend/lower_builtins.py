@@ -190,6 +190,7 @@ def table() -> Mapping[str, Builtin]:
     from gshard_ir.frontend import (  # noqa: F401  (each module registers its operations)
         lower_einsum,
         lower_elementwise,
+        lower_masks,
         lower_reductions,
         lower_shapes,
         lower_sources,
@@ -209,7 +210,7 @@ PRELUDE = (
 """Defs of ``std.nn`` that need no import, as they are functions of `jax.nn`."""
 
 NOT_YET: Mapping[str, str | None] = {
-    "grad": None, "value_and_grad": None, "stop_gradient": None,
+    "grad": None, "value_and_grad": None,
     "normal": "uniform(key, shape)", "bernoulli": "uniform(key, shape) < p", "categorical": "uniform(key, shape)",
     "gumbel": "-log(-log(uniform(key, shape)))", "split_key": "fold_in(key, i)", "randint": "uniform(key, shape)",
     "range": "for i in unroll(n)", "cond": "where(condition, a, b)", "scan": "for i in unroll(n)",

@@ -110,6 +110,7 @@ _CURVES: tuple[tuple[str, Callable[..., Any], str], ...] = (
 )
 for _name, _function, _doc in _CURVES:
     _define(_name, ("x",), FLOAT, in_f32(_function), _doc)
+_define("stop_gradient", ("x",), ANY, np.array, "x itself, through which no gradient flows.", linear=((0,),))
 _define("not", ("x",), BITS, np.invert, "Logical not of bool, bitwise not of integers.")
 _define("is_finite", ("x",), FLOAT, np.isfinite, "Neither infinite nor NaN.", to_bool=True)
 _define("is_nan", ("x",), FLOAT, np.isnan, "Not a number.", to_bool=True)

@@ -42,7 +42,7 @@ define(
         (),
         attrs=("value", "dtype", "shape"),
         infer=_infer_constant,
-        reference=silent(lambda *, value, dtype, shape: np.full(shape, value, dtype.numpy())),
+        reference=silent(lambda *, value, dtype, shape: np.full(shape, np.asarray(value, dtype.numpy()))),
         rule=lambda types, attrs: only_result(get_shape(attrs)),
         localize=result_shape,
         family="source",

@@ -179,7 +179,7 @@ def _rule_pad(types: Types, attrs: Attrs) -> Rule:
 @silent
 def _pad(x: Array, *, low: tuple[int, ...], high: tuple[int, ...], value: int | float | bool) -> Any:
     shape = [a + n + b for a, n, b in zip(low, x.shape, high, strict=True)]
-    padded = np.full(shape, value, x.dtype)
+    padded = np.full(shape, np.asarray(value, x.dtype))
     padded[tuple(slice(a, a + n) for a, n in zip(low, x.shape, strict=True))] = x
     return padded
 

@@ -102,6 +102,7 @@ UNARY = {
     "digamma": (lax.digamma, FLOATS),
     "population_count": (lax.population_count, INTS),
     "clz": (lax.clz, INTS),
+    "stop_gradient": (lax.stop_gradient, ("bool", *FLOATS, *INTS)),
     "not": (jnp.bitwise_not, ("bool", *INTS)),
     "is_finite": (jnp.isfinite, FLOATS),
     "is_nan": (jnp.isnan, FLOATS),

@@ -28,10 +28,12 @@ def unary(s: State) -> Value | None:
     if x is None:
         return None
     f = s.facts[x]
-    name = s.pick(["neg", "abs", "sign"] + (["floor", "ceil", "round", "trunc"] if is_float(x) else ["not"]))
+    name = s.pick(
+        ["neg", "abs", "sign", "stop_gradient"] + (["floor", "ceil", "round", "trunc"] if is_float(x) else ["not"])
+    )
     if x.dtype.kind == "u" and name == "neg":
         name = "abs"
-    fact = f if name in ("neg", "abs") else Fact(1, 0) if name == "sign" else Fact(f.bound + 1, 0)
+    fact = f if name in ("neg", "abs", "stop_gradient") else Fact(1, 0) if name == "sign" else Fact(f.bound + 1, 0)
     return s.add(name, x, fact=fact)
 
 

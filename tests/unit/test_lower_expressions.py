@@ -201,6 +201,25 @@ NUMPY: list[tuple[str, Callable[[dict[str, Array]], Any]]] = [
     ("s[1, ..., 1:3]", lambda v: v["s"][1, ..., 1:3]),
     ("x[None, :, None, -100:100:3]", lambda v: v["x"][None, :, None, -100:100:3]),
     ("y[None] * z[..., 0][:, None]", lambda v: v["y"] * v["z"]),
+    # bands
+    ("tril(x)", lambda v: np.tril(v["x"])),
+    ("triu(s, k=-1)", lambda v: np.triu(v["s"], -1)),
+    ("tril(b, k=9)", lambda v: np.tril(v["b"], 9)),
+    ("diagonal(x)", lambda v: v["x"].diagonal()),
+    ("diagonal(s, offset=-1, axis1=2, axis2=0)", lambda v: v["s"].diagonal(-1, 2, 0)),
+    ("diagonal(s, 1, 1, 2)", lambda v: v["s"].diagonal(1, 1, 2)),
+    ("diagonal(x, offset=7)", lambda v: v["x"].diagonal(7)),
+    ("diagonal(b[:, :3])", lambda v: v["b"][:, :3].diagonal()),
+    ("trace(i, offset=1)", lambda v: np.int32(v["i"].trace(1))),
+    ("trace(s, axis1=1, axis2=2)", lambda v: v["s"].trace(0, 1, 2)),
+    ("diag(y)", lambda v: np.diag(v["y"])),
+    ("diag(y, k=2) + diag(y, -2)", lambda v: np.diag(v["y"], 2) + np.diag(v["y"], -2)),
+    ("diag(x * inf, 1)", lambda v: np.diag(v["x"] * np.float32(np.inf), 1)),
+    ("eye(3)", lambda v: np.eye(3, dtype=np.float32)),
+    ("eye(2, 5, k=-1, dtype=i32)", lambda v: np.eye(2, 5, -1, np.int32)),
+    ("tri(3, 4, 1, bool)", lambda v: np.tri(3, 4, 1, bool)),
+    ("eye(3, k=10 ** 15)", lambda v: np.zeros((3, 3), np.float32)),
+    ("stop_gradient(i)", lambda v: v["i"]),
     # sources
     ("zeros([2, 3])", lambda v: np.zeros((2, 3), np.float32)),
     ("ones(3, dtype=i32)", lambda v: np.ones(3, np.int32)),
@@ -298,6 +317,17 @@ def test_as_jax(expression: str, expected: Callable[[dict[str, Any]], Any]) -> N
     assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
     tolerance = 1e-2 if found.dtype.itemsize == 2 else 3e-6
     np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance)
+
+
+def test_norms() -> None:
+    orders = {"None": None, "0": 0, "1": 1, "3": 3, "2.5": 2.5, "inf": np.inf, "-inf": -np.inf}
+    calls = ", ".join(f"norm(x, {text}, axis=1)" for text in orders)
+    text = f"from std.nn import norm\ndef main(x: f32[3,4]):\n    return {calls}, norm(x, keepdims=True)\n"
+    x = inputs()["x"]
+    *found, whole = reference_numpy.run(program(text), [x])
+    for order, y in zip(orders.values(), found, strict=True):
+        np.testing.assert_allclose(y, np.linalg.norm(x, order, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(whole, np.linalg.norm(x, keepdims=True), rtol=1e-6)
 
 
 def test_std_nn() -> None:
