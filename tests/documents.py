@@ -28,7 +28,7 @@ from typing import Any
 from gshard_ir.cli import main
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 REST = "..."
 MEASURED = r" *(tokens per expert|routes dropped|without an expert|largest error|a sample|\d+ steps|[\d,]+ names)"
 """Lines of the demo that hold results or times."""
@@ -206,7 +206,8 @@ def run_console(shell: Shell, block: Block, update: bool = False) -> list[str]:
 def execute(block: Block, names: dict[str, Any]) -> None:
     """Run a block of Python, or of its prompt with results, which must be as written."""
     if block.language == "python":
-        exec(compile("\n" * (block.line - 1) + block.text, str(block.document), "exec"), names)
+        text = "\n" * (block.line - 1) + block.text
+        exec(compile(text, str(block.document), "exec", dont_inherit=True), names)  # no annotations as strings
         return
     parser = doctest.DocTestParser()
     test = parser.get_doctest(f"{block.text}\n", names, block.place, str(block.document), block.line - 1)

@@ -27,8 +27,8 @@ NAMES = [d.relative_to(ROOT).as_posix() for d in DOCUMENTS]
 
 
 ALONE = "docs/adding-an-op.md"
-TESTED_ELSEWHERE = ("design.md", "errors.md")
-"""The table of ops, by tests/ops/test_records.py, and the catalogue of mistakes, which is generated."""
+TESTED_ELSEWHERE = ("design.md", "errors.md", "cli.md")
+"""The table of ops, by tests/ops/test_records.py; the catalogue of mistakes and the command line are generated."""
 
 
 def ids(block: Block) -> str:
