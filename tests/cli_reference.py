@@ -17,8 +17,8 @@ INTRODUCTION = """\
 <!-- Generated: PYTHONPATH=tests python -m cli_reference -->
 
 Every command with its arguments, options and examples, written from the parser that reads them: `gshard COMMAND --help`
-says the same. [commands.md](commands.md) is the guided tour, with outputs; [errors.md](errors.md#the-command) has what is
-said when a command is wrong.
+says the same. [commands.md](commands.md) is the guided tour, with outputs; [errors.md](errors.md#the-command) has what
+is said when a command is wrong.
 
 """
 
