@@ -59,12 +59,17 @@ def check(
     search: bool = True,
 ) -> Program:
     """Parse and type-check; the later stages are left for when they are asked for."""
-    from gshard_ir.frontend.lower import lower
+    from gshard_ir.frontend.lower import check_readable, lower
     from gshard_ir.frontend.parser import parse
+    from gshard_ir.frontend.recover import BrokenProgramError
 
     _check_sizes("mesh", mesh)
     _check_sizes("defines", defines)
-    module = lower(parse(file), mesh=mesh, defines=defines or {}, entry=entry)
+    try:
+        program = parse(file)
+    except BrokenProgramError as broken:
+        raise broken.joined(check_readable(broken, mesh=mesh, defines=defines, entry=entry)) from None
+    module = lower(program, mesh=mesh, defines=defines or {}, entry=entry)
     return Program(file, module, launch_bytes, search)
 
 

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from gshard_ir.errors import GShardError, InternalError, fail
+from gshard_ir.errors import Diagnostic, GShardError, InternalError, fail
 from gshard_ir.frontend import ast
+from gshard_ir.frontend.lower_builtins import PRELUDE
 from gshard_ir.frontend.lower_consts import whole
 from gshard_ir.frontend.lower_defs import Instance, Lowering
 from gshard_ir.frontend.lower_types import STATIC_KINDS
-from gshard_ir.frontend.lower_units import Unit
+from gshard_ir.frontend.lower_units import STD, Unit
 from gshard_ir.frontend.lower_values import POISON, DefRef, Item, Poisoned, Stopped, describe, is_static, nearest
+from gshard_ir.frontend.recover import BrokenProgramError, Missing
 from gshard_ir.ir import Function, Module
 from gshard_ir.mesh import Mesh
 from gshard_ir.source import SourceFile, Span
@@ -47,20 +49,49 @@ def lower(
     :class:`~gshard_ir.errors.GShardError` with all errors found, one per statement.
     """
     lowering = Lowering()
-    with _deep_stack():
-        unit = Unit(program, is_std=False, report=lowering.report)
-        unit.declare(lowering.std)
-        _consts(lowering, unit, defines or {})
-        _mesh(lowering, unit, mesh)
-        for name in unit.structs:
-            with _reported(lowering):
-                lowering.struct(unit, name, unit.structs[name].name_span)
-        instance = _defs(lowering, program, unit, entry)
+    instance = _lowered(lowering, program, mesh, defines or {}, entry, None)
     if lowering.diagnostics:
         raise GShardError(sorted(lowering.diagnostics, key=lambda d: _order(d.span)))
     if instance is None or instance.function is None:
         raise InternalError("a program without diagnostics has no entry")
     return _module(lowering, instance)
+
+
+def check_readable(
+    broken: BrokenProgramError,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    defines: Mapping[str, int | float | bool | str] | None = None,
+    entry: str | None = None,
+) -> tuple[Diagnostic, ...]:
+    """Return what is wrong in the readable blocks of a program, as far as it does not hang on the others."""
+    lowering = Lowering()
+    _lowered(lowering, broken.program, mesh, defines or {}, entry, broken.missing)
+    return tuple(lowering.diagnostics)
+
+
+def _lowered(
+    lowering: Lowering,
+    program: ast.Program,
+    mesh: Mapping[str, int] | None,
+    defines: Mapping[str, int | float | bool | str],
+    entry: str | None,
+    missing: Missing | None,
+) -> Instance | None:
+    with _deep_stack():
+        unit = Unit(program, is_std=False, report=lowering.report)
+        unit.declare(lowering.std)
+        if missing:
+            std = (lowering.std(m).names() for m in STD if missing.imports)
+            names = missing.names.union(*std).difference(PRELUDE)
+            for name in names - unit.structs.keys():
+                unit.items.setdefault(name, POISON)
+        _consts(lowering, unit, defines, missing)
+        _mesh(lowering, unit, mesh, missing)
+        for name in unit.structs:
+            with _reported(lowering):
+                lowering.struct(unit, name, unit.structs[name].name_span)
+        return _defs(lowering, program, unit, entry, missing)
 
 
 def _order(span: Span | None) -> tuple[int, int]:
@@ -93,12 +124,14 @@ def _reported(lowering: Lowering) -> Iterator[None]:
 # ---- top level
 
 
-def _consts(lowering: Lowering, unit: Unit, defines: Mapping[str, int | float | bool | str]) -> None:
+def _consts(
+    lowering: Lowering, unit: Unit, defines: Mapping[str, int | float | bool | str], missing: Missing | None
+) -> None:
     """Evaluate consts in order; a define replaces the value of one."""
     ev = lowering.evaluator(unit)
     declared = [n.id for item in unit.program.items if isinstance(item, ast.ConstDecl) for n in item.names]
     for name in defines:
-        if name not in declared:
+        if name not in declared and not (missing and name in missing.names):
             edit, note = nearest(name, declared), f"it has {', '.join(declared[:20]) or 'none'}"
             lowering.report(
                 fail(f"the program has no const {name} to define", None, note, suggestion=edit and f"-D {edit}=..")
@@ -131,12 +164,14 @@ def _const(item: Item, node: ast.Expr) -> Item:
     return item
 
 
-def _mesh(lowering: Lowering, unit: Unit, override: Mapping[str, int] | None) -> None:
+def _mesh(lowering: Lowering, unit: Unit, override: Mapping[str, int] | None, missing: Missing | None) -> None:
     """Set the mesh: declared axes, with the sizes of the override if there is one."""
     found = [item for item in unit.program.items if isinstance(item, ast.MeshDecl)]
     for extra in found[1:]:
         lowering.report(fail("the mesh is declared twice", extra.span, suggestion="one mesh(..) with all axes"))
     ev, sizes = lowering.evaluator(unit), dict[str, int]()
+    if missing and not found:
+        sizes.update(missing.axes)
     for axis in found[0].axes if found else ():
         try:
             value = ev.eval(axis.size)
@@ -147,7 +182,7 @@ def _mesh(lowering: Lowering, unit: Unit, override: Mapping[str, int] | None) ->
         except Poisoned:
             sizes[axis.name] = 1
     if override is not None:
-        sizes = _overridden(lowering, sizes, override, bool(found))
+        sizes = _overridden(lowering, sizes, override, bool(found or sizes))
     if "_" in sizes:
         at = next((axis.span for item in found for axis in item.axes if axis.name == "_"), None)
         lowering.report(fail("an axis cannot be called _", at, suggestion=f"data={sizes['_']}"))
@@ -186,10 +221,16 @@ def _entry(program: ast.Program, unit: Unit, name: str | None) -> DefRef:
     return unit.defs[name or ("main" if "main" in unit.defs else list(unit.defs)[-1])]
 
 
-def _defs(lowering: Lowering, program: ast.Program, unit: Unit, entry: str | None) -> Instance | None:
+def _defs(
+    lowering: Lowering, program: ast.Program, unit: Unit, entry: str | None, missing: Missing | None
+) -> Instance | None:
     """Lower the entry, and check the other defs whose own types say everything."""
     instance = None
+    # The def that would be the entry may be one that could not be read.
+    known = missing is None or (entry or "main") in unit.defs
     with _reported(lowering):
+        if not known:
+            raise Stopped
         chosen = _entry(program, unit, entry)
         instance = _as_entry(lowering, chosen)
         if instance.function is not None and not instance.function.results:

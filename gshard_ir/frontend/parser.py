@@ -23,10 +23,12 @@ def decode(name: str, data: bytes) -> SourceFile:
 def parse(source: SourceFile) -> ast.Program:
     """Parse a whole file.
 
-    Each top-level block is parsed on its own, so the `GShardError` holds one diagnostic per broken
-    block, at most 100. Spans belong to ``source`` (without its byte order mark, if it has one).
+    Each top-level block is parsed on its own: a `BrokenProgramError` holds one diagnostic per broken
+    block, at most 100, and the program of the others. Spans belong to ``source`` (without its byte
+    order mark, if it has one).
     """
-    from gshard_ir.frontend import blocks, build, syntax_errors, tables  # lark is heavy, and few commands need it
+    # lark is heavy, and few commands need it
+    from gshard_ir.frontend import blocks, build, recover, syntax_errors, tables
 
     if source.text.startswith("\ufeff"):
         source = SourceFile(source.name, source.text[1:])
@@ -34,6 +36,7 @@ def parse(source: SourceFile) -> ast.Program:
     lark = tables.load()
     items: list[ast.Item] = []
     errors: list[Diagnostic] = []
+    missing = recover.Missing()
     bodiless = False
     for block in blocks.blocks(source):
         if bodiless and block.is_statement:
@@ -48,7 +51,13 @@ def parse(source: SourceFile) -> ast.Program:
         except GShardError as error:
             errors += error.diagnostics
             bodiless = error.diagnostics[0].message == syntax_errors.NO_BODY
-    if errors:
-        raise GShardError(errors)
+            at = error.diagnostics[0].span
+            line = block.tokens[0].line if block.tokens else at and at.line
+            missing.add(source, line or 1)
+            if (block.is_statement or not block.tokens) and recover.goes_on(items):
+                missing.names.add(getattr(items.pop(), "name", ""))
     lines = source.text.split("\n")
-    return ast.Program(tuple(items), span=Span(source, 1, 1, len(lines), len(lines[-1]) + 1))
+    program = ast.Program(tuple(items), span=Span(source, 1, 1, len(lines), len(lines[-1]) + 1))
+    if errors:
+        raise recover.BrokenProgramError(errors, program, missing)
+    return program
