@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from gshard_ir.cli import check, compare, compile, completion, diff, dump, explain, layout, run, verify  # noqa: A004  (the subcommand's name)
+from gshard_ir.cli.arguments import Parser
 from gshard_ir.cli.output import Output
 from gshard_ir.cli.usage import UsageError, usage
-from gshard_ir.data import nearest
 from gshard_ir.errors import GShardError
 
 OK, WRONG, USAGE, BUG, INTERRUPTED, PIPE = 0, 1, 2, 3, 130, 141
@@ -32,22 +30,9 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        help_ = f"{self.prog} --help"
-        found = re.fullmatch(r"argument (.+?): invalid choice: '?(.*?)'? \(choose from (.*)\)", message, re.DOTALL)
-        if found is None:
-            raise usage(message, suggestion=help_)
-        what, word = found[1].replace("COMMAND", "command"), found[2]
-        choices = [choice.strip(" '\"") for choice in found[3].split(",")]
-        near = nearest(word, choices)
-        there = f"{help_} lists them" if what == "command" else f"there are {', '.join(choices)}"
-        raise usage(f"{what} {word}: there is none", there, suggestion=near or help_)
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Return the parser of the whole command."""
-    made = _Parser(
+    made = Parser(
         prog="gshard",
         description="Check, look at, compile, run and verify sharded tensor programs.",
         epilog=EPILOG,
@@ -55,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     made.add_argument("--version", action="store_true", help="print the version and stop")
-    commands = made.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    commands = made.add_commands(title="commands", metavar="COMMAND", dest="command")
     for module in (check, dump, compile, run, verify, explain, compare, diff, layout, completion):
         module.add(commands)
     return made

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gshard_ir.cli.options import Commands
+from gshard_ir.cli.arguments import Commands, Parser
 from gshard_ir.cli.output import Output
 
 SHELLS = ("bash", "zsh", "fish")
@@ -66,24 +66,15 @@ def run(options: argparse.Namespace, out: Output) -> int:
     return 0
 
 
-def tree(parser: argparse.ArgumentParser) -> list[Subcommand]:
+def tree(parser: Parser) -> list[Subcommand]:
     """Read subcommands and options off a parser."""
-    found = []
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            helps = {c.dest: c.help or "" for c in action._choices_actions}
-            found += [
-                _subcommand(name, helps.get(name, ""), made)
-                for name, made in action.choices.items()
-                if SAFE.fullmatch(name)
-            ]
-    return found
+    return [_subcommand(name, made) for name, made in parser.commands.items() if SAFE.fullmatch(name)]
 
 
-def _subcommand(name: str, help_: str, parser: argparse.ArgumentParser) -> Subcommand:
+def _subcommand(name: str, parser: Parser) -> Subcommand:
     options: list[Option] = []
     choices: tuple[str, ...] = ()
-    for action in parser._actions:
+    for action in parser.arguments:
         picks = tuple(p for p in map(str, action.choices or ()) if SAFE.fullmatch(p))
         if action.option_strings:
             word = action.metavar if isinstance(action.metavar, str) else ""
@@ -94,7 +85,7 @@ def _subcommand(name: str, help_: str, parser: argparse.ArgumentParser) -> Subco
                 options.append(Option(flags, action.help or "", picks, takes, file))
         elif picks and not choices:
             choices = picks
-    return Subcommand(name, help_, tuple(options), choices)
+    return Subcommand(name, parser.summary, tuple(options), choices)
 
 
 def script(shell: str, commands: Sequence[Subcommand]) -> str:

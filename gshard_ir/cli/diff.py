@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gshard_ir.cli.options import FORMATS, Commands, open_program
+from gshard_ir.cli.arguments import Commands
+from gshard_ir.cli.options import FORMATS, open_program
 from gshard_ir.cli.output import Output, reason
 from gshard_ir.cli.usage import UsageError, usage
 from gshard_ir.dump.table import line

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from gshard_ir.cli.arguments import Commands
 from gshard_ir.cli.options import FORMATS as TEXT_AND_JSON
-from gshard_ir.cli.options import Commands, command, open_program
+from gshard_ir.cli.options import command, open_program
 from gshard_ir.cli.output import Output
 from gshard_ir.cli.usage import UsageError
 from gshard_ir.errors import GShardError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from gshard_ir.cli.options import Commands, command, open_program
+from gshard_ir.cli.arguments import Commands
+from gshard_ir.cli.options import command, open_program
 from gshard_ir.cli.output import Output
 from gshard_ir.cli.usage import UsageError, usage
 from gshard_ir.errors import GShardError

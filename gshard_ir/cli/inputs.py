@@ -90,6 +90,7 @@ def load(path: str) -> Array | dict[str, Array]:
         raise usage(f"cannot read {path}: it does not fit into memory") from None
     except OSError as error:
         raise usage(f"cannot read {path}: {reason(error)}") from None
+    # zipfile raises the last two for ways of compression that it does not know and for members under a password.
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise usage(f"cannot read {path}: {_fault(path, error)}") from None
 

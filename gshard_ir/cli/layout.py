@@ -8,7 +8,8 @@ import sys
 from dataclasses import replace
 from typing import TextIO
 
-from gshard_ir.cli.options import Commands, command, open_program
+from gshard_ir.cli.arguments import Commands
+from gshard_ir.cli.options import command, open_program
 from gshard_ir.cli.output import Output
 from gshard_ir.cli.usage import UsageError, usage
 from gshard_ir.dump.picture import ASCII

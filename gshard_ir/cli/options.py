@@ -6,8 +6,8 @@ import argparse
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from gshard_ir.cli.arguments import Commands, Parser
 from gshard_ir.cli.usage import UsageError, usage
 from gshard_ir.errors import GShardError
 from gshard_ir.mesh import LAUNCH_BYTES
@@ -15,8 +15,6 @@ from gshard_ir.program import Program
 
 LARGEST = 2**31 - 1
 FORMATS = {"text": "for people (default)", "json": "for programs"}
-Commands = Any
-"""What ``add_subparsers`` returns (argparse keeps its type private)."""
 
 
 def command(
@@ -28,9 +26,9 @@ def command(
     *,
     many_meshes: bool = False,
     formats: Mapping[str, str] = FORMATS,
-) -> argparse.ArgumentParser:
+) -> Parser:
     """Add a subcommand with the options that all have."""
-    made: argparse.ArgumentParser = commands.add_parser(
+    made = commands.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}. {details}",

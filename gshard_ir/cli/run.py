@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from gshard_ir.cli import inputs
-from gshard_ir.cli.options import Commands, command, open_program
+from gshard_ir.cli.arguments import Commands
+from gshard_ir.cli.options import command, open_program
 from gshard_ir.cli.output import Output, claim, claim_folder, reason, write
 from gshard_ir.cli.progress import Progress
 from gshard_ir.cli.usage import UsageError, usage

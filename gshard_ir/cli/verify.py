@@ -7,7 +7,8 @@ import math
 from typing import TYPE_CHECKING
 
 from gshard_ir.cli import inputs
-from gshard_ir.cli.options import Commands, command, open_program
+from gshard_ir.cli.arguments import Commands
+from gshard_ir.cli.options import command, open_program
 from gshard_ir.cli.output import Output
 from gshard_ir.cli.progress import Progress
 from gshard_ir.cli.run import add_inputs, enough, set_up

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gshard_ir.dump.snapshot import Held, Sent, Snapshot
+from gshard_ir.dump.snapshot import Held, Snapshot
 from gshard_ir.dump.table import Column, Line, Segment, line, table
-from gshard_ir.dump.traffic import bytes_text, number
+from gshard_ir.dump.traffic import Collective, bytes_text, number
 from gshard_ir.errors import fail
 
 T = TypeVar("T")
@@ -31,9 +31,9 @@ class Diff:
     resized: tuple[tuple[Held, Held], ...]
     added: tuple[Held, ...]
     removed: tuple[Held, ...]
-    more: tuple[Sent, ...]
-    fewer: tuple[Sent, ...]
-    repriced: tuple[tuple[Sent, Sent], ...]
+    more: tuple[Collective, ...]
+    fewer: tuple[Collective, ...]
+    repriced: tuple[tuple[Collective, Collective], ...]
 
     @property
     def same_mesh(self) -> bool:
@@ -102,7 +102,7 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
         tuple(x for x, y in pairs if y is None and x is not None and x.role != "copy"),
         tuple(y for x, y in collectives if x is None and y is not None),
         tuple(x for x, y in collectives if y is None and x is not None),
-        tuple((x, y) for x, y in collectives if x is not None and y is not None and x.bytes != y.bytes),
+        tuple((x, y) for x, y in collectives if x is not None and y is not None and x.sent != y.sent),
     )
 
 
@@ -115,12 +115,12 @@ def _value_likeness(a: Held, b: Held) -> int:
     return 1 + 2 * (a.line == b.line) + (a.where == b.where) + 2 * (a.whole == b.whole) + (a.role == b.role)
 
 
-def _collective_key(sent: Sent) -> Hashable:
-    return sent.kind, sent.axes, sent.detail, sent.callee, sent.value
+def _collective_key(moved: Collective) -> Hashable:
+    return moved.kind, moved.axes, moved.detail, moved.callee, moved.value
 
 
-def _collective_likeness(a: Sent, b: Sent) -> int:
-    return 1 + 2 * (a.line == b.line) + (a.where == b.where) + (a.reason == b.reason) + (a.bytes == b.bytes)
+def _collective_likeness(a: Collective, b: Collective) -> int:
+    return 1 + 2 * (a.line == b.line) + (a.where == b.where) + (a.reason == b.reason) + (a.sent == b.sent)
 
 
 def align(
@@ -214,7 +214,7 @@ def _head(name: str, side: Snapshot) -> Line:
     return (Segment(f"{name}: {side.title}", "head"), Segment(f"    mesh {side.shown_mesh}{sent}"))
 
 
-def _lines(a: Held | Sent, b: Held | Sent) -> str:
+def _lines(a: Held | Collective, b: Held | Collective) -> str:
     return str(b.line or "") if a.line == b.line else f"{a.line} -> {b.line}"
 
 
@@ -227,10 +227,10 @@ def _collectives(found: Diff) -> list[Line]:
     if found.a.collectives is None:
         return []
     rows = [
-        *(("-", str(c.line or ""), c.value, str(c), bytes_text(c.bytes), c.reason) for c in found.fewer),
-        *(("+", str(c.line or ""), c.value, str(c), bytes_text(c.bytes), c.reason) for c in found.more),
+        *(("-", str(c.line or ""), c.value, str(c), bytes_text(c.sent), c.reason) for c in found.fewer),
+        *(("+", str(c.line or ""), c.value, str(c), bytes_text(c.sent), c.reason) for c in found.more),
         *(
-            ("~", _lines(x, y), y.value, str(y), f"{bytes_text(x.bytes)} -> {bytes_text(y.bytes)}", y.reason)
+            ("~", _lines(x, y), y.value, str(y), f"{bytes_text(x.sent)} -> {bytes_text(y.sent)}", y.reason)
             for x, y in found.repriced
         ),
     ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gshard_ir.dump.stages import FORMAT, report
+from gshard_ir.dump.traffic import Collective
 from gshard_ir.errors import fail
 
 if TYPE_CHECKING:
@@ -36,32 +37,6 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A collective and what it sends."""
-
-    kind: str
-    axes: str
-    detail: str
-    value: str
-    callee: str
-    line: int
-    where: str
-    reason: str
-    bytes: float
-
-    def __str__(self) -> str:
-        words = [self.kind, self.detail, "over", self.axes] if self.kind == "all_reduce" else [self.kind, self.axes]
-        what = " ".join(w for w in words if w)
-        return what if self.kind == "all_reduce" or not self.detail else f"{what}, {self.detail}"
-
-    def as_json(self) -> dict[str, object]:
-        """Return the fields as plain data."""
-        fields: dict[str, object] = {"kind": self.kind, "axes": self.axes, "detail": self.detail, "value": self.value}
-        fields |= {"def": self.callee, "line": self.line, "where": self.where, "reason": self.reason}
-        return fields | {"bytes": int(self.bytes) if self.bytes == int(self.bytes) else self.bytes}
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """One side of a diff; ``collectives`` is None in the propagated stage, which sends nothing yet."""
 
@@ -70,7 +45,7 @@ class Snapshot:
     entry: str
     mesh: Mapping[str, int]
     values: tuple[Held, ...]
-    collectives: tuple[Sent, ...] | None
+    collectives: tuple[Collective, ...] | None
 
     @property
     def title(self) -> str:
@@ -84,14 +59,14 @@ class Snapshot:
     @property
     def bytes(self) -> float | None:
         """Bytes sent per device."""
-        return None if self.collectives is None else sum(c.bytes for c in self.collectives)
+        return None if self.collectives is None else sum(c.sent for c in self.collectives)
 
     @property
     def by_kind(self) -> dict[str, float]:
         """Bytes by kind of collective."""
         found: dict[str, float] = {}
         for c in self.collectives or ():
-            found[c.kind] = found.get(c.kind, 0.0) + c.bytes
+            found[c.kind] = found.get(c.kind, 0.0) + c.sent
         return found
 
 
@@ -125,8 +100,9 @@ def of_document(document: object, label: str) -> Snapshot:
         whole, where = row.text("global"), row.text("where")
         values.append(Held(role, row.text("name"), row.text("def"), row.count("line"), where, whole, local))
     for row in top.inner("traffic").rows("collectives") if stage == "partitioned" else ():
-        what = row.text("kind"), row.text("axes"), row.text("detail"), row.text("value"), row.text("def")
-        collectives.append(Sent(*what, row.count("line"), row.text("where"), row.text("reason"), row.bytes("bytes")))
+        what = row.text("kind"), row.text("axes"), row.text("detail"), row.bytes("bytes"), row.text("value")
+        place = row.count("line"), row.text("where"), row.text("reason"), row.text("def")
+        collectives.append(Collective(*what, *place))
     sent = tuple(collectives) if stage == "partitioned" else None
     return Snapshot(stage, top.text("file"), top.text("entry"), top.inner("mesh").counts(), tuple(values), sent)
 

@@ -252,12 +252,7 @@ def _rolled(s: Site, x: Value, shift: int, axis: int) -> Value:
     cut = n - shift % n if n else 0
     if cut in (0, n):
         return x
-    ones, zeros = (1,) * x.type.rank, (0,) * x.type.rank
-    start, limit = list(zeros), list(x.shape)
-    start[axis] = limit[axis] = cut
-    tail = s.op("slice", x, starts=tuple(start), limits=x.shape, strides=ones)
-    head = s.op("slice", x, starts=zeros, limits=tuple(limit), strides=ones)
-    return s.op("concat", tail, head, axis=axis)
+    return s.op("concat", _cut(s, x, axis, cut, n), _cut(s, x, axis, 0, cut), axis=axis)
 
 
 @builtin("repeat(a, repeats, axis=None)", "tile(A, reps)")

@@ -24,51 +24,31 @@ def in_f64(function: Callable[..., Any]) -> Callable[..., Array]:
     return wide
 
 
-def each(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """Apply a function of one Python float to every element; where it has no value the result is infinite."""
+def from_scipy(name: str) -> Callable[[Array], Any]:
+    """Return a function of scipy.special, which is loaded when it is first computed: most commands never do."""
+
+    def call(x: Array) -> Any:
+        from scipy import special
+
+        return getattr(special, name)(x)
+
+    return call
+
+
+def _log_gamma(x: Array) -> Array:
+    """Python's, element by element, as scipy's loses digits near 1; infinite at poles and past the largest float."""
 
     def value(x: float) -> float:
         try:
-            return function(x)
+            return math.lgamma(x)
         except (ValueError, OverflowError):
             return math.inf
 
-    apply = np.frompyfunc(value, 1, 1)
-    return lambda x: np.asarray(apply(x)).astype(np.float64)
-
-
-_erf, _erfc = each(math.erf), each(math.erfc)
-
-
-def _erf_inv(x: Array) -> Any:
-    """Start from Winitzki's approximation of the tail, then Halley steps on the side that does not cancel."""
-    size = np.abs(x)
-    inside = np.where(size < 1, size, 0.5)
-    tail = np.log1p(-inside * inside)
-    half = 2 / (math.pi * 0.147) + tail / 2
-    y = np.sqrt(np.sqrt(half * half - tail / 0.147) - half)
-    for _ in range(3):
-        error = np.where(inside < 0.5, _erf(y) - inside, (1 - inside) - _erfc(y))
-        step = error / (2 / math.sqrt(math.pi) * np.exp(-y * y))
-        y = y - step / (1 + y * step)
-    return np.copysign(np.where(size < 1, y, np.where(size == 1, math.inf, math.nan)), x)
+    return np.asarray(np.frompyfunc(value, 1, 1)(x)).astype(np.float64)
 
 
 def _digamma(x: Array) -> Any:
-    """Reflect what is negative, walk up to 10 by the recurrence, then the asymptotic series."""
-    y = np.where(x < 0, 1 - x, x)
-    total = np.zeros_like(y)
-    for _ in range(10):
-        low = y < 10
-        total = np.where(low, total - 1 / y, total)
-        y = np.where(low, y + 1, y)
-    s = 1 / (y * y)
-    series = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (691 / 32760 - s / 12))))))
-    total = total + np.log(y) - 0.5 / y - series
-    # The cotangent has period 1: of the fraction it is exact, and a whole number is a pole.
-    fraction = x - np.rint(x)
-    reflected = np.where(fraction == 0, math.nan, total - math.pi / np.tan(math.pi * fraction))
-    return np.where(x <= 0, reflected, total)
+    return np.where(x == 0, math.nan, from_scipy("psi")(x))
 
 
 _CURVES: tuple[tuple[str, Callable[..., Any], str], ...] = (
@@ -86,10 +66,10 @@ _CURVES: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("log10", np.log10, "Logarithm to base 10; -inf at 0, NaN below."),
     ("cbrt", np.cbrt, "Cube root, of negative numbers too."),
     ("trunc", np.trunc, "Whole number next to x toward zero."),
-    ("erf", _erf, "Error function."),
-    ("erfc", _erfc, "1 - erf(x), precise where erf is near 1."),
-    ("erf_inv", _erf_inv, "Inverse of erf; infinite at -1 and 1, NaN beyond."),
-    ("lgamma", each(math.lgamma), "Logarithm of the absolute gamma function; infinite at its poles."),
+    ("erf", from_scipy("erf"), "Error function."),
+    ("erfc", from_scipy("erfc"), "1 - erf(x), precise where erf is near 1."),
+    ("erf_inv", from_scipy("erfinv"), "Inverse of erf; infinite at -1 and 1, NaN beyond."),
+    ("lgamma", _log_gamma, "Logarithm of the absolute gamma function; infinite at its poles."),
     ("digamma", _digamma, "Derivative of lgamma; NaN at its poles."),
 )
 for _name, _function, _doc in _CURVES:

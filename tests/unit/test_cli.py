@@ -326,6 +326,18 @@ def test_broken_array_files_are_named(run: Run, content: bytes, why: str) -> Non
         assert f"cannot read bad.npz: {why}" in found.err or f"cannot read bad.npz: it is {why}" in found.err
 
 
+@pytest.mark.parametrize(("at", "byte"), [((8, 10), 99), ((6, 8), 1)], ids=["unknown compression", "password"])
+def test_archives_that_zipfile_cannot_unpack_are_named(run: Run, at: tuple[int, int], byte: int) -> None:
+    np.savez("odd.npz", a=np.ones(4, np.float32))
+    content = bytearray(Path("odd.npz").read_bytes())
+    for offset, header in zip(at, (b"PK\3\4", b"PK\1\2"), strict=True):
+        content[content.index(header) + offset] = byte
+    Path("odd.npz").write_bytes(content)
+    found = run("run", "a.gshard", "--input", "odd.npz")
+    assert (found.code, found.out) == (2, "")
+    assert "cannot read odd.npz: it is no whole .npy or .npz" in found.err
+
+
 def test_pickles_are_never_loaded(run: Run) -> None:
     np.save("object.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.savez("object.npz", a=np.array([{}], dtype=object))

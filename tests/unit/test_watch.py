@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import re
 import shutil
@@ -16,6 +15,7 @@ import pytest
 
 from gshard_ir.cli import main, parser
 from gshard_ir.cli import watch as watching
+from gshard_ir.cli.arguments import Parser
 from gshard_ir.cli.completion import SHELLS, quote, quote_fish, script, tree
 from gshard_ir.cli.output import Output
 from gshard_ir.cli.progress import Progress
@@ -160,15 +160,18 @@ def test_every_command_and_option_is_in_the_script(shell: str, capsys: pytest.Ca
     commands = tree(parser())
     assert {c.name for c in commands} >= {"check", "dump", "compile", "run", "verify", "compare", "diff", "layout"}
     for c in commands:
+        listed = re.findall(r"^  (-.*?)(?:  |$)", parser().commands[c.name].format_help(), re.M)
+        told = {flag for line in listed for flag in re.findall(r"(?<!\S)--?[a-zA-Z][\w-]*", line)}
+        assert {flag for o in c.options for flag in o.flags} == told
         assert f"'{c.name}'" in text or f"{c.name}:" in text
         for o in c.options:
             for flag in o.flags:
                 assert flag in text or f"'{flag.lstrip('-')}'" in text, flag
 
 
-def hostile() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser()
-    commands = made.add_subparsers()
+def hostile() -> Parser:
+    made = Parser()
+    commands = made.add_commands()
     good = commands.add_parser("good", help='it\'s `touch evil` $(touch evil) "x" \\ : [a]\nnew')
     good.add_argument("--flag", help="' ; touch evil ; '", choices=["ok", "$(touch evil)", "a b"])
     good.add_argument("--$(touch evil)", help="x")
