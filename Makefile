@@ -27,7 +27,7 @@ demo: $(READY)
 
 # The exhaustive run: GSHARD_SWEEP multiplies the number of generated programs of every property test.
 sweep: $(READY)
-	GSHARD_SWEEP=$${GSHARD_SWEEP:-70} $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests/properties tests/ops tests/errors
+	GSHARD_SWEEP=$${GSHARD_SWEEP:-78} $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests/properties tests/ops tests/errors
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
