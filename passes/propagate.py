@@ -10,7 +10,7 @@ there and is recorded with who made it and what stood in its way.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gshard_ir.errors import fail
 from gshard_ir.factors import Dims, Rule, to_factors
@@ -308,6 +308,9 @@ def _tie_like(state: _State) -> None:
     for op in state.function.body.ops:
         if op.name == "like":
             tied, model = op.result, op.operands[1]
+            for key, clash in state.clashes.items():
+                if clash.value is tied and state.slots[tied].dims[clash.dim] != state.slots[model].dims[clash.dim]:
+                    state.clashes[key] = replace(clash, reason="like gives it the layout of its model")
             for dim, axes in enumerate(state.slots[model].dims):
                 # An axis that it has there already may have come to y from here: its cause stays.
                 gained = [a for a in axes if a not in state.slots[tied].dims[dim]]
